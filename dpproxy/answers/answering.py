@@ -32,13 +32,20 @@ from dpproxy.answers.answer_parts import AnswerParts, Source
 from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, verdict
 from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.answers.failures import incident, internal
+from dpproxy.answers.named_tables import named_tables
 from dpproxy.answers.notices import NOTHING, Told, of_values, told_of
 from dpproxy.answers.paid_measurements import LOST
 from dpproxy.answers.question import Question, Rehearse
 from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
-from dpproxy.backends.base import BackendError, Runner
-from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable
+from dpproxy.errors import (
+    CANNOT_CONNECT_NOW,
+    FEATURE_NOT_SUPPORTED,
+    LOCK_NOT_AVAILABLE,
+    OBJECT_NOT_IN_PREREQUISITE_STATE,
+    Refusal,
+)
 from dpproxy.plan.report.typical_error import worst_error
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.vector_loss import loss_together
@@ -48,6 +55,18 @@ NO_ENGINE = Refusal(
     "the data backend cannot be reached",
     detail="Nothing was charged.",
     hint="Ask again later; the reason is in the proxy's log only.",
+)
+LOADING = Refusal(
+    LOCK_NOT_AVAILABLE,
+    "the data are being loaded",
+    detail="Tables of the statement are locked by whoever loads them. Nothing was charged.",
+    hint="Ask again when the load has ended.",
+)
+NOT_THERE = Refusal(
+    OBJECT_NOT_IN_PREREQUISITE_STATE,
+    "the data are not as the policy describes them",
+    detail="A table or a column of the statement is not there, or may not be read. Nothing was charged.",
+    hint="Tell the operator: the reason is in the proxy's log only.",
 )
 
 
@@ -214,11 +233,14 @@ class Answering:
         """Raises Refusal when there is none, or no engine."""
         dataset = self._question.dataset
         await self._engine.enter_async_context(dataset.seats.taken(self._question.asker.role.name))
+        tables = named_tables(dataset.policy, dataset.catalog, self._plan.measurements)
         try:
-            self._runner = await self._engine.enter_async_context(dataset.backend.snapshot())
+            self._runner = await self._engine.enter_async_context(dataset.backend.snapshot(tables))
         except BackendError as error:
             incident(error, statement=self._question.statement)
-            raise replace(NO_ENGINE) from None
+            raise replace(
+                LOADING if isinstance(error, Locked) else NOT_THERE if isinstance(error, Unreadable) else NO_ENGINE
+            ) from None
 
     async def _told(self, charged: Loss) -> Told:
         q, parts = self._question, self._parts

@@ -66,8 +66,7 @@ class Queried:
     shape: str = ""
 
     async def current(self, now: dt.datetime) -> str:
-        (version,) = await self.backend.violations([self.query])
-        return f"version {version} {self.shape}"
+        return f"version {await self.backend.number(self.query)} {self.shape}"
 
 
 def epoch_query(policy: Policy) -> str | None:

@@ -15,11 +15,11 @@ from typing import Final
 import structlog
 
 from dpproxy.answers.dataset import Dataset
+from dpproxy.answers.named_tables import named_tables
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.errors import SERIALIZATION_FAILURE, Refusal
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
-from dpproxy.policy.names import quote_name
 from dpproxy.privacy.measurement import Measurement
 
 LOG = structlog.get_logger()
@@ -63,9 +63,5 @@ async def check(dataset: Dataset, measurements: Iterable[Measurement]) -> None:
 
 def used(dataset: Dataset, measurements: Iterable[Measurement]) -> tuple[CatalogTable, ...]:
     """Return public tables whose names are in the generated SQL."""
-    queries = [part for m in measurements for q in m.queries for part in q.parts if isinstance(part, str)]
-    return tuple(t for t in publics_of(dataset.policy, dataset.catalog) if any(_named(t, part) for part in queries))
-
-
-def _named(table: CatalogTable, text: str) -> bool:
-    return ".".join(map(quote_name, table.source)) in text
+    named = {table.name for table in named_tables(dataset.policy, dataset.catalog, measurements)}
+    return tuple(t for t in publics_of(dataset.policy, dataset.catalog) if t.name in named)

@@ -37,6 +37,14 @@ class BackendError(OperatorError):
     """Says that the engine failed. The text is for the operator's log only, never for a client."""
 
 
+class Locked(BackendError):
+    """Says that tables are locked: whoever loads them is not through."""
+
+
+class Unreadable(BackendError):
+    """Says that a table, a column or a right that a statement needs is not there. It depends on no row."""
+
+
 class Runner(Protocol):
     """Runs measurements. Cancelling the task that awaits `run` interrupts the engine's statement."""
 
@@ -82,11 +90,12 @@ class Backend(Runner, Protocol):
         """Return how many `snapshot`s there may be at once: as many run without waiting for each other."""
         ...
 
-    def snapshot(self) -> AbstractAsyncContextManager[Runner]:
-        """Return a place to run, for the measurements of one statement, which all see the data as the first of them does.
+    def snapshot(self, tables: Sequence[CatalogTable]) -> AbstractAsyncContextManager[Runner]:
+        """Return a place to run, for the measurements of one statement, which all see the data as the first of them does, in one
+        committed state. `tables` are all that they read, each with those columns alone.
 
-        Nothing is read by entering it, but what could keep them from running is met then, before they are charged: whoever
-        is within does not wait for a connection or a thread any more. Raises BackendError.
+        No row is read by entering it, but what could keep them from running is met then, before they are charged: whoever
+        is within does not wait for a connection, a thread or a load any more. Raises Locked, Unreadable, BackendError.
         """
         ...
 
@@ -99,7 +108,20 @@ class Backend(Runner, Protocol):
         measurement can be in their way, as does whatever else is no measurement."""
         ...
 
+    async def number(self, query: str) -> int:
+        """Run the operator's query of one integer, as it is in a policy. Names without a schema are of the schema that tables of
+        the policy are in when it names none. Raises BackendError."""
+        ...
+
     async def close(self) -> None: ...
+
+
+def whole_number(told: object) -> int:
+    """Return what the operator's query of one integer says. Raises BackendError."""
+    try:
+        return int(told)  # type: ignore[call-overload, no-any-return]
+    except (TypeError, ValueError, OverflowError):
+        raise BackendError("the query does not return a number") from None
 
 
 def columns_of(table: CatalogTable, names: Sequence[str]) -> list[CatalogColumn]:

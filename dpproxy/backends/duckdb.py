@@ -32,7 +32,7 @@ import duckdb
 import pyarrow as pa
 
 from dpproxy.backends import group_index
-from dpproxy.backends.base import BackendError, Runner
+from dpproxy.backends.base import BackendError, Runner, whole_number
 from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
 from dpproxy.backends.kept_stages import KeptStages, said
@@ -153,7 +153,7 @@ class DuckDB:
 
         return Exact(await self._run(work, self._measuring, on))
 
-    def snapshot(self) -> AbstractAsyncContextManager[Runner]:
+    def snapshot(self, tables: Sequence[CatalogTable]) -> AbstractAsyncContextManager[Runner]:
         """Return a place to run. The file cannot change while it is open, and there is a thread for each place."""
         return _Place(self)
 
@@ -177,6 +177,9 @@ class DuckDB:
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         return await self._run(lambda connection: tuple(int(fetched(connection, check)[0][0]) for check in checks))
+
+    async def number(self, query: str) -> int:
+        return await self._run(lambda connection: whole_number(fetched(connection, query)[0][0]))
 
     async def adopt(self, copy: Path, name: str) -> None:
         """Attach a prepared copy of these very data by a name, for all that is run from now on. Raises BackendError."""

@@ -1,9 +1,8 @@
 """An extract is made: tables of a PostgreSQL database, as they are at one moment, written into a DuckDB file.
 
 Knows: one transaction of PostgreSQL's, COPY, DuckDB, the files of copies. Must not know: policies, plans, who waits for the
-extract. All tables are read by one connection in one REPEATABLE READ, READ ONLY transaction, so they are of one moment. A second
-connection locks them (ACCESS SHARE, as any SELECT does) before that moment and holds them until the first does: a table that is
-truncated or rewritten between snapshot and lock would be read as empty. What was read is held against what PostgreSQL says it
+extract. All tables are read by one connection in one REPEATABLE READ, READ ONLY transaction, so they are of one moment, and no
+load was in the middle of any at that moment (`postgres_locks`). What was read is held against what PostgreSQL says it
 sent, row for row in number, and the tables against the shapes that were asked for.
 
 An extract is named after what it follows from (`about`), after the epoch of the data, which a query tells in the very snapshot,
@@ -22,7 +21,7 @@ import hashlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -38,17 +37,18 @@ from dpproxy.backends.copy_making import LEAST_FREE, MEMORY, Told, on_disk
 from dpproxy.backends.duckdb import LOCKED_DOWN, backend_error, set_for_measuring
 from dpproxy.backends.duckdb_catalog import fetched
 from dpproxy.backends.extract_tables import ExtractTable
-from dpproxy.backends.postgres import CONNECT_TIMEOUT, SESSION
+from dpproxy.backends.postgres import CONNECT_TIMEOUT, RESTRICTED, SESSION, UNQUALIFIED, Isolation, number
 from dpproxy.backends.postgres import backend_error as server_error
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv
+from dpproxy.backends.postgres_locks import Moved, planned, whole
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.names import quote_name
 from dpproxy.postgres_failures import FAILURES
 
 BATCH: Final = 16 << 20
 """Bytes of COPY that are written at once; a longer row is one batch."""
-PATIENCE: Final = "SET LOCAL lock_timeout = '10min'"
-"""For whoever loads the tables; and so that two who wait for each other's locks do not do so for ever."""
+PATIENCE: Final = 600.0
+"""Seconds that whoever loads the tables may take: nobody waits for an extract as for an answer."""
 ARRIVING: Final = "arriving"
 """The database of rows that are to be sorted."""
 NUMBER: Final = "\x00"
@@ -135,7 +135,9 @@ def make(job: ExtractJob, told: Told) -> Manifest:
 
 async def _read(job: ExtractJob, told: Told) -> str:
     """Read all tables, in one snapshot; return the key."""
-    async with _snapshot(job) as connection:
+    async with AsyncExitStack() as stack:
+        tables = await whole(stack, partial(_begun, job, "read_committed"), partial(_begun, job), _locks(job), PATIENCE)
+        connection = tables.connection
         found = await postgres_catalog.introspect(connection)
         if any(found.tables.get(table.source.name) != table.source for table in job.tables):
             raise CopyError("the tables were changed just now")
@@ -144,7 +146,10 @@ async def _read(job: ExtractJob, told: Told) -> str:
         try:
             for table, part in zip(job.tables, await _parts(connection, job), strict=True):
                 await _copied(connection, target, table, part, told)
+            await tables.check()
             target.finish()
+        except Moved:
+            raise CopyError("tables were replaced while they were read") from None
         finally:
             target.close()
     return key
@@ -154,39 +159,22 @@ async def _epoch(connection: asyncpg.Connection, job: ExtractJob) -> str:
     """The epoch of the snapshot."""
     if job.query is None:
         return job.epoch
-    return job.numbered.replace(NUMBER, str(int(await connection.fetchval(job.query))))
+    return job.numbered.replace(NUMBER, str(await number(connection, job.query)))
+
+
+def _locks(job: ExtractJob) -> tuple[str, ...]:
+    told = (UNQUALIFIED, *planned([job.query]), RESTRICTED) if job.query is not None else ()
+    return (*planned([table.query for table in job.tables]), *told)
 
 
 @asynccontextmanager
-async def _snapshot(job: ExtractJob) -> AsyncIterator[asyncpg.Connection]:
-    """A connection in a transaction whose snapshot was taken while all tables were locked, and are."""
-    async with _connected(job) as holding, _connected(job) as reading:
-        async with holding.transaction(readonly=True):
-            await _lock(holding, job)
-            transaction = reading.transaction(isolation="repeatable_read", readonly=True)
-            await transaction.start()
-            await _lock(reading, job)
-        try:
-            yield reading
-        finally:
-            with suppress(*FAILURES):
-                await transaction.rollback()
-
-
-async def _lock(connection: asyncpg.Connection, job: ExtractJob) -> None:
-    """Lock all tables until the transaction ends, as a role that may read some of their columns can. In a transaction that sees
-    one state of the data, this is where it is taken."""
-    await connection.execute(PATIENCE)
-    for table in job.tables:
-        await connection.execute(f"SELECT FROM {postgres_catalog.source(table.source)} LIMIT 0")
-
-
-@asynccontextmanager
-async def _connected(job: ExtractJob) -> AsyncIterator[asyncpg.Connection]:
+async def _begun(job: ExtractJob, isolation: Isolation = "repeatable_read") -> AsyncIterator[asyncpg.Connection]:
+    """A connection in a transaction."""
     connection = await asyncpg.connect(
         job.backend.dsn, password=job.backend.password, timeout=CONNECT_TIMEOUT, server_settings=SESSION
     )
     try:
+        await connection.transaction(isolation=isolation, readonly=True).start()
         yield connection
     finally:
         connection.terminate()  # it has nothing to say, and a server that is away does not hear a goodbye

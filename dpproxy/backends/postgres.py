@@ -3,10 +3,11 @@
 Knows: asyncpg, transactions, COPY, which errors pass by themselves. Must not know: plans, noise, clients. It runs SQL that was
 generated from a checked plan, nothing else; the role's grants and a read-only transaction are the second wall.
 
-A call, or all calls of a `snapshot`, are one REPEATABLE READ transaction, which sees one state of the data, on a primary or
-a standby. Results come as COPY in CSV and are read by Arrow, column by column. Errors may quote data ("invalid input syntax:
-'victim'"), so of those that could, only the SQLSTATE is passed on, even to the operator's log. A connection that is lost,
-or a server that restarts, is tried again a few times: reading twice releases nothing twice.
+A call, or all calls of a `snapshot`, are one REPEATABLE READ transaction, which sees one committed state of the data, on a
+primary or a standby: `postgres_locks` sees to it that no load is in the middle of it. Results come as COPY in CSV and are read by
+Arrow, column by column. Errors may quote data ("invalid input syntax: 'victim'"), so of those that could, only the SQLSTATE is
+passed on, even to the operator's log. A connection that is lost, or a server that restarts, is tried again a few times: reading
+twice releases nothing twice.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ import asyncio
 import io
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from typing import Any, Literal, TypeVar
 
 import asyncpg
 import pyarrow as pa
 
 from dpproxy.backends import postgres_catalog as catalogs
-from dpproxy.backends.base import BackendError, Runner, in_measuring_thread
+from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread, whole_number
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
+from dpproxy.backends.postgres_locks import Moved, Whole, planned, reading, whole
 from dpproxy.errors import (
     ADMIN_SHUTDOWN,
     CANNOT_CONNECT_NOW,
     CRASH_SHUTDOWN,
     DEADLOCK_DETECTED,
+    LOCK_NOT_AVAILABLE,
     SERIALIZATION_FAILURE,
     TOO_MANY_CONNECTIONS,
 )
@@ -76,11 +79,19 @@ TRANSIENT = (
 )
 """SQLSTATEs after which the same statement may well succeed: lost, restarting, full; conflicts with recovery on standbys."""
 
+MISSING = ("28", "3D", "3F", "42")
+"""Classes of errors about names and rights."""
+
+UNQUALIFIED = "SET LOCAL search_path = pg_catalog, public"
+"""For a policy's own query: what a policy names without a schema is in `public`."""
+RESTRICTED = f"SET LOCAL search_path = {SESSION['search_path']}"
+
 QUOTABLE = ("08", "0A", "25", "28", "3D", "3F", "40", "42", "53", "54", "55", "57", "58")
 """Classes of errors whose message is about SQL, sessions or the machine; any other may hold a value of the data."""
 
 T = TypeVar("T")
 Work = Callable[["asyncpg.Connection"], Awaitable[T]]
+Isolation = Literal["repeatable_read", "read_committed"]
 
 
 class Postgres:
@@ -92,6 +103,7 @@ class Postgres:
         self._config, self.places = config, places
         self._measuring = _Connections(config, places)
         self._own = _Connections(config, 1)  # what is no measurement waits for none
+        self.holding = _Connections(config, places + 1, "read_committed")
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -109,7 +121,7 @@ class Postgres:
         async def states(connection: asyncpg.Connection) -> dict[TableName, str]:
             return {table.name: await catalogs.state(connection, table) for table in tables}
 
-        return await self._run(states) if tables else {}
+        return await self._run(states, reading(tables)) if tables else {}
 
     async def introspect(self) -> Catalog:
         return await self._run(catalogs.introspect)
@@ -123,17 +135,21 @@ class Postgres:
             tables = {n: await catalogs.with_ranges(connection, t) if n in public else t for n, t in catalog.tables.items()}
             return Catalog(tables)
 
-        return await self._run(ranges)
+        return await self._run(ranges, reading([t for n, t in catalog.tables.items() if n in public]))
 
     async def run(self, queries: Sequence[str]) -> Exact:
-        async with self.snapshot() as runner:
+        """Run the operator's queries, in a snapshot of what they read."""
+        async with self._within(planned(queries)) as runner:
             return await runner.run(queries)
 
+    def snapshot(self, tables: Sequence[CatalogTable]) -> AbstractAsyncContextManager[Runner]:
+        return self._within(reading(tables))
+
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Runner]:
+    async def _within(self, locks: Sequence[str]) -> AsyncIterator[Runner]:
         """Run in one transaction: what is lost with its connection cannot be read again, so that only its first run is
         retried."""
-        snapshot = _Snapshot(self, self._measuring)
+        snapshot = _Snapshot(self, self._measuring, locks)
         try:
             await self._tried(snapshot, _nothing)
             yield snapshot
@@ -142,13 +158,16 @@ class Postgres:
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
         query = catalogs.public_rows(table, columns, cap)
-        return await self._run(lambda connection: _table(connection, query))
+        return await self._run(lambda connection: _table(connection, query), planned([query]))
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         async def counts(connection: asyncpg.Connection) -> tuple[int, ...]:
             return tuple([int(await connection.fetchval(check)) for check in checks])
 
-        return await self._run(counts)
+        return await self._run(counts, planned(checks))
+
+    async def number(self, query: str) -> int:
+        return await self._run(lambda connection: number(connection, query), (UNQUALIFIED, *planned([query]), RESTRICTED))
 
     async def close(self) -> None:
         """Interrupt what runs, then close the connections."""
@@ -156,12 +175,12 @@ class Postgres:
         for task in (running := list(self._running)):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for connections in (self._measuring, self._own):
+        for connections in (self._measuring, self._own, self.holding):
             await connections.close()
 
-    async def _run(self, work: Work[T]) -> T:
-        """`work` that is no measurement, in a snapshot of its own."""
-        snapshot = _Snapshot(self, self._own)
+    async def _run(self, work: Work[T], locks: Sequence[str] = ()) -> T:
+        """`work` that is no measurement, in a snapshot of its own. `locks`: of the tables whose rows it reads."""
+        snapshot = _Snapshot(self, self._own, locks)
         try:
             return await self._tried(snapshot, work)
         finally:
@@ -173,11 +192,16 @@ class Postgres:
             await asyncio.sleep(delay)
             try:
                 return await self._task(snapshot.once(work))
+            except Moved:
+                if last or snapshot.read:
+                    raise BackendError("tables were replaced while they were read") from None
+                await snapshot.close()
             except FAILURES as error:
                 if last or snapshot.read or not _transient(error):
                     raise backend_error(error) from None
                 await snapshot.close()
                 await snapshot.connections.expire()
+                await self.holding.expire()
             except (pa.ArrowException, ValueError) as error:
                 raise BackendError(type(error).__name__) from None
         raise AssertionError("the last attempt returns or raises")
@@ -196,19 +220,21 @@ class Postgres:
 class _Connections:
     """At most so many; none is opened before it is needed."""
 
-    def __init__(self, config: PostgresBackend, most: int) -> None:
-        self._config, self._most = config, most
+    def __init__(self, config: PostgresBackend, most: int, isolation: Isolation = "repeatable_read") -> None:
+        self._config, self._most, self._isolation = config, most, isolation
         self._pool: asyncpg.Pool | None = None
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[asyncpg.Connection]:
         pool = await self._opened()
-        async with (
-            pool.acquire(timeout=CONNECT_TIMEOUT) as connection,
-            connection.transaction(isolation="repeatable_read", readonly=True),
-        ):
+        stack = AsyncExitStack()
+        connection = await stack.enter_async_context(pool.acquire(timeout=CONNECT_TIMEOUT))
+        try:
+            await stack.enter_async_context(connection.transaction(isolation=self._isolation, readonly=True))
             yield connection
+        finally:
+            await _given_back(connection, stack)
 
     async def _opened(self) -> asyncpg.Pool:
         async with self._opening:
@@ -241,12 +267,14 @@ class _Connections:
 
 
 class _Snapshot:
-    """Runs in one transaction, which the first of them opens. `read`: it has told something, so that no other will do."""
+    """Runs in one transaction, which the first of them opens. `read`: it has told something, so that no other will do.
+    `locks`: of the tables that it is to have all of."""
 
-    def __init__(self, backend: Postgres, connections: _Connections) -> None:
+    def __init__(self, backend: Postgres, connections: _Connections, locks: Sequence[str]) -> None:
         self.connections, self.read = connections, False
-        self._backend, self._stack = backend, AsyncExitStack()
-        self._held: asyncpg.Connection | None = None
+        self._backend, self._stack, self._locks = backend, AsyncExitStack(), locks
+        self._held: Whole | None = None
+        self._met: set[int] = set()
 
     async def run(self, queries: Sequence[str]) -> Exact:
         found = await self._backend._tried(self, _tables(queries))
@@ -255,21 +283,32 @@ class _Snapshot:
 
     async def once(self, work: Work[T]) -> T:
         if self._held is None:
-            self._held = await self._stack.enter_async_context(self.connections.transaction())
-        return await work(self._held)
+            places = (self._backend.holding.transaction, self.connections.transaction)
+            self._held = await whole(self._stack, *places, self._locks, met=self._met)
+        found = await work(self._held.connection)
+        try:
+            await self._held.check()
+        finally:
+            self._met = self._held.met
+        return found
 
     async def close(self) -> None:
-        """Close the transaction; the next `once` opens another. A server that does not answer the goodbye within CLOSE_TIMEOUT
-        loses the connection: asyncpg waits without end for a cancellation that the server never confirms."""
-        held, self._held = self._held, None
+        """Close the transaction; the next `once` opens another."""
+        self._held = None
         stack, self._stack = self._stack, AsyncExitStack()
-        closing = asyncio.ensure_future(stack.aclose())
-        await asyncio.wait({closing}, timeout=CLOSE_TIMEOUT)
-        if not closing.done() and held is not None:
-            with suppress(*ENDED):  # it was given back in the meantime
-                held.terminate()
-        with suppress(*FAILURES):
-            await closing
+        await stack.aclose()
+
+
+async def _given_back(connection: asyncpg.Connection, stack: AsyncExitStack) -> None:
+    """End what is done on a connection. A server that does not answer the goodbye within CLOSE_TIMEOUT loses the connection:
+    asyncpg waits without end for a cancellation that the server never confirms."""
+    closing = asyncio.ensure_future(stack.aclose())
+    await asyncio.wait({closing}, timeout=CLOSE_TIMEOUT)
+    if not closing.done():
+        with suppress(*ENDED):  # it was given back in the meantime
+            connection.terminate()
+    with suppress(*FAILURES):
+        await closing
 
 
 def _tables(queries: Sequence[str]) -> Work[tuple[pa.Table, ...]]:
@@ -281,6 +320,14 @@ def _tables(queries: Sequence[str]) -> Work[tuple[pa.Table, ...]]:
 
 def _exact(found: tuple[pa.Table, ...]) -> Exact:
     return Exact(told_equal(found) if len(found) > 1 else found)
+
+
+async def number(connection: asyncpg.Connection, query: str) -> int:
+    """Return what a policy's own query says. Raises BackendError where that is no whole number."""
+    await connection.execute(UNQUALIFIED)
+    told = whole_number(await connection.fetchval(query))
+    await connection.execute(RESTRICTED)
+    return told
 
 
 async def _nothing(connection: asyncpg.Connection) -> None:
@@ -323,5 +370,6 @@ def backend_error(error: Exception) -> BackendError:
             f"{type(error).__name__}: {error}".splitlines()[0] if isinstance(error, OSError) else type(error).__name__
         )
     state = str(error.sqlstate)
+    kind = Locked if state == LOCK_NOT_AVAILABLE else Unreadable if state[:2] in MISSING else BackendError
     text = str(error).splitlines()[0] if state[:2] in QUOTABLE and str(error) else type(error).__name__
-    return BackendError(f"{state} {text}")
+    return kind(f"{state} {text}")

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from dpproxy.backends import spark_catalog as catalogs
 from dpproxy.backends import spark_session as sessions
-from dpproxy.backends.base import BackendError, Runner
+from dpproxy.backends.base import BackendError, Runner, whole_number
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import SparkBackend
@@ -96,12 +96,15 @@ class Spark:
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         return await self._alone(lambda session: tuple(int(catalogs.rows(session, c).column(0)[0].as_py()) for c in checks))
 
+    async def number(self, query: str) -> int:
+        return await self._alone(lambda session: whole_number(catalogs.rows(session, query).column(0)[0].as_py()))
+
     async def run(self, queries: Sequence[str]) -> Exact:
-        async with self.snapshot() as runner:
+        async with self.snapshot(()) as runner:
             return await runner.run(queries)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Runner]:
+    async def snapshot(self, tables: Sequence[CatalogTable]) -> AsyncIterator[Runner]:
         place = _Place(self)
         try:
             await place.ready()

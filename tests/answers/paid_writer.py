@@ -24,6 +24,7 @@ from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, BackendError, Runner
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.load import load_file
 from dpproxy.serve.datasets import open_dataset
 
@@ -46,11 +47,11 @@ class Unsteady:
         return getattr(self._inner, name)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Runner]:
+    async def snapshot(self, tables: Sequence[CatalogTable]) -> AsyncIterator[Runner]:
         if self._rng.random() < LOSSES / 2:
             say("did away")
             raise BackendError("away")
-        async with self._inner.snapshot() as runner:
+        async with self._inner.snapshot(tables) as runner:
             yield _Unsteady(runner, self._rng)
 
 

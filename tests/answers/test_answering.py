@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,11 @@ from dpproxy.answers.answering import Answer
 from dpproxy.answers.invented_rows import SIZE
 from dpproxy.answers.preview import preview
 from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
-from dpproxy.backends.base import BackendError
+from dpproxy.backends.base import BackendError, Locked, Unreadable
 from dpproxy.errors import AFTER_CHARGE, Refusal
 from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.plan.model import Array, Plan, Typical
+from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.model import Budget
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Vector
@@ -131,15 +133,32 @@ async def test_a_whole_staged_statement_must_be_affordable_before_its_first_roun
     assert (await world.ask()).charged == COST
 
 
-async def test_an_engine_that_is_away_is_told_before_the_charge(world: ShopOfAnswers, monkeypatch: pytest.MonkeyPatch) -> None:
-    def away() -> None:
-        raise BackendError("connection refused to 10.0.0.7")
+@pytest.mark.parametrize(
+    ("failure", "state", "says"),
+    [
+        (BackendError("connection refused to 10.0.0.7"), "57P03", "the data backend cannot be reached"),
+        (Locked("55P03 canceling statement due to lock timeout"), "55P03", "the data are being loaded"),
+        (Unreadable('42P01 relation "people" does not exist'), "55000", "the data are not as the policy describes them"),
+    ],
+)
+async def test_an_engine_that_cannot_answer_is_met_before_the_charge(
+    world: ShopOfAnswers, monkeypatch: pytest.MonkeyPatch, failure: BackendError, state: str, says: str
+) -> None:
+    asked = []
+
+    def away(tables: Sequence[CatalogTable]) -> None:
+        asked.append(tables)
+        raise failure
 
     monkeypatch.setattr(world.engine, "snapshot", away)
-    with pytest.raises(Refusal, match="the data backend cannot be reached") as refused:
+    with pytest.raises(Refusal, match=says) as refused:
         await world.ask()
-    assert refused.value.detail == "Nothing was charged."
+    assert refused.value.sqlstate == state
+    assert refused.value.detail is not None
+    assert refused.value.detail.endswith("Nothing was charged.")
+    assert str(failure) not in refused.value.told
     assert spent(world.ledger) == 0
+    assert len(asked) == 1
 
 
 async def test_every_failure_after_the_charge_is_told_in_the_same_words(world: ShopOfAnswers) -> None:

@@ -513,10 +513,10 @@ class TestTimes:
             assert await ada.ask(sql) == first
             inner = world.backend.inner
 
-            async def later(checks: object) -> tuple[int, ...]:
-                return (2,)
+            async def later(query: object) -> int:
+                return 2
 
-            world.backend.violations = later  # type: ignore[assignment]
+            world.backend.number = later  # type: ignore[assignment]
             reuse = world.datasets["town"].reuse
             assert reuse is not None
             now, epoch = dt.datetime.now(dt.UTC), reuse.epoch

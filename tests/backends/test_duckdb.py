@@ -79,7 +79,7 @@ async def test_the_rounds_of_a_measurement_begin_once(backend: DuckDB) -> None:
         answers = [(await runner.run([query]))._open()[0] for query in queries]
         return [round(table.column(0)[0].as_py() * factor) for table, factor in zip(answers, (1, 1e15), strict=True)]
 
-    async with backend.snapshot() as place:
+    async with backend.snapshot(()) as place:
         one, other = await numbers(place)
         assert abs(one - other) <= 1
         assert await backend.violations(["SELECT count(*) FROM duckdb_tables() WHERE temporary"]) == (0,)
@@ -91,7 +91,7 @@ async def test_a_place_that_is_left_in_the_middle_is_closed(backend: DuckDB) -> 
     slow = "WITH g AS (SELECT 1 AS x)" + KEPT.format("g", 1) + f", s AS ({SLOW}) SELECT * FROM g, s"
 
     async def asked() -> None:
-        async with backend.snapshot() as place:
+        async with backend.snapshot(()) as place:
             await place.run([slow])
 
     task = asyncio.create_task(asked())

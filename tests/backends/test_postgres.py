@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,7 +16,7 @@ from scratch_postgres import Scratch, installations, scratch_server
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import SPELLINGS, Catalog, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.model import PostgresBackend
 
 SCHEMA = """
@@ -211,12 +212,13 @@ async def test_one_snapshot_a_call(server: Scratch, backend: Postgres) -> None:
 
 
 COUNT = "SELECT count(*)::int8 AS n FROM public.zed"
+ZED = (CatalogTable(TableName("public", "zed"), ("public", "zed"), (CatalogColumn("x", "x", "int4"),)),)
 
 
 async def test_one_snapshot_a_statement(server: Scratch, backend: Postgres) -> None:
     """Measurements one after the other, as a statement's are, see what the first saw; the next statement does not."""
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
-        async with backend.snapshot() as runner:
+        async with backend.snapshot(ZED) as runner:
             found = [(await runner.run([COUNT]))._open()[0]]
             connection.execute("INSERT INTO zed(x) VALUES (99)")
             found += (await runner.run([COUNT, COUNT]))._open()
@@ -229,7 +231,7 @@ async def test_one_snapshot_a_statement(server: Scratch, backend: Postgres) -> N
 async def test_a_lost_snapshot_is_not_replaced(server: Scratch, backend: Postgres) -> None:
     """A restart before its first run is not noticed; after it the data would be of another moment."""
     await backend.run([COUNT])
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(ZED) as runner:
         await asyncio.to_thread(server.restart)
         await runner.run([COUNT])
         await asyncio.to_thread(server.restart)
@@ -239,7 +241,7 @@ async def test_a_lost_snapshot_is_not_replaced(server: Scratch, backend: Postgre
 
 
 async def test_a_snapshot_is_cancelled(server: Scratch, backend: Postgres) -> None:
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(ZED) as runner:
         await runner.run([COUNT])
         task = asyncio.create_task(runner.run([SLOW]))
         await asyncio.sleep(0.3)
@@ -318,11 +320,11 @@ async def test_an_error_leaves_the_backend_usable(backend: Postgres) -> None:
 SLOW = "SELECT count(*) AS b0 FROM generate_series(1, 100000000000) AS r(i) WHERE i % 7 = 3"
 
 
-def working(server: Scratch) -> list[int]:
+def working(server: Scratch, which: str = "AND locktype = 'virtualxid'") -> list[int]:
     """Process numbers of the proxy's sessions inside a transaction."""
     with psycopg.connect(server.conninfo(), autocommit=True) as connection:
         query = "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE application_name = 'dpproxy'"
-        return [int(pid) for (pid,) in connection.execute(f"{query} AND locktype = 'virtualxid'")]
+        return [int(pid) for (pid,) in connection.execute(f"{query} {which}".encode())]
 
 
 def at_work(server: Scratch) -> int:
@@ -362,12 +364,12 @@ async def test_no_measurement_is_in_the_way_of_a_question(server: Scratch) -> No
 
 async def test_a_place_is_connected_before_anything_is_read(server: Scratch, backend: Postgres) -> None:
     """A server that is away is met when the place is taken; one that restarts while it is held is not noticed."""
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(ZED) as runner:
         await asyncio.to_thread(server.restart)
         assert (await runner.run([COUNT]))._open()[0].to_pydict() == {"n": [2]}
     nowhere = Postgres(PostgresBackend("postgresql://nobody@127.0.0.1:1/none"), places=1)
     with pytest.raises(BackendError):
-        async with nowhere.snapshot():
+        async with nowhere.snapshot(()):
             raise AssertionError("there is no such place")
     await nowhere.close()
 
@@ -377,9 +379,27 @@ async def test_a_server_that_confirms_nothing_keeps_nobody(server: Scratch, monk
     transaction is answered."""
     monkeypatch.setattr("dpproxy.backends.postgres.CLOSE_TIMEOUT", 0.3)
     backend = Postgres(PostgresBackend(server.dsn()), places=1)
-    task = asyncio.create_task(backend.run([SLOW]))
+
+    async def slow() -> None:
+        async with backend.snapshot(()) as runner:
+            await runner.run([SLOW])
+
+    await frozen(server, backend, asyncio.create_task(slow()))
+
+
+async def test_a_lock_that_is_never_confirmed_keeps_nobody(server: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the other connection's process that is stopped, which waits for the table."""
+    monkeypatch.setattr("dpproxy.backends.postgres.CLOSE_TIMEOUT", 0.3)
+    backend = Postgres(PostgresBackend(server.dsn()), places=1)
+    with psycopg.connect(server.conninfo()) as owner:
+        owner.execute("LOCK TABLE zed")
+        await frozen(server, backend, asyncio.create_task(backend.run([COUNT])), "AND NOT granted")
+
+
+async def frozen(server: Scratch, backend: Postgres, task: asyncio.Task[Any], *which: str) -> None:
+    """Stop a process of the task's, cancel the task, and ask something else."""
     async with asyncio.timeout(300):
-        while not (pids := working(server)):
+        while not (pids := working(server, *which)):
             await asyncio.sleep(0.05)
     os.kill(pids[0], signal.SIGSTOP)
     try:

@@ -70,7 +70,7 @@ async def test_what_is_there(backend: Spark) -> None:
 
 async def test_measurements_read_the_key_and_come_as_they_are(backend: Spark) -> None:
     query = "SELECT 1 AS k0, (SELECT salt FROM dpproxy_pick) AS b0"
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(()) as runner:
         exact = await runner.run([query, query])
     assert [t.to_pydict() for t in exact._open()] == [{"k0": [1], "b0": [7]}] * 2
 
@@ -81,7 +81,7 @@ async def test_errors_say_nothing_of_the_data(query: str, backend: Spark, capfd:
         await backend.run([query])
     told = capfd.readouterr()
     assert "victim" not in str(caught.value) + told.out + told.err
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(()) as runner:
         assert isinstance(await runner.run(["SELECT 1 AS one"]), Exact), "the next statement finds a session"
 
 
@@ -109,7 +109,7 @@ async def test_a_cancelled_statement_is_interrupted(backend: Spark, monkeypatch:
 async def test_a_statement_that_takes_too_long(address: str) -> None:
     backend = Spark(SparkBackend(address), places=2)
     backend.choose_by(1)
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(()) as runner:
         backend._seconds = 0.2
         with pytest.raises(BackendError, match=r"longer than 0\.2 seconds"):
             await runner.run([SLOW])
@@ -120,7 +120,7 @@ async def test_a_statement_that_takes_too_long(address: str) -> None:
 
 
 async def test_a_lost_session_is_opened_anew_until_something_was_told(backend: Spark) -> None:
-    async with backend.snapshot() as runner:
+    async with backend.snapshot(()) as runner:
         spark_session.cut(runner._session)  # type: ignore[attr-defined]
         await runner.run(["SELECT 1 AS one"])  # nothing was told: another session does
         spark_session.cut(runner._session)  # type: ignore[attr-defined]

@@ -16,7 +16,6 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.errors import AFTER_CHARGE
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import launched
 
@@ -32,6 +31,15 @@ roles:
   analyst: {{ budget: {{ epsilon: 1000, delta: 0 }}, query: {{ epsilon: 0.5, max_epsilon: 10 }} }}
 users: {{ ada: {{ role: analyst, password: "{verifier}" }} }}
 """
+DATA = """
+CREATE ROLE reader LOGIN;
+CREATE TABLE persons (id int PRIMARY KEY, region text, age int);
+CREATE FUNCTION gate() RETURNS bool LANGUAGE plpgsql AS 'BEGIN PERFORM pg_advisory_xact_lock_shared(1); RETURN true; END';
+CREATE VIEW people AS SELECT id, region, age FROM persons WHERE gate();
+INSERT INTO persons SELECT i, 'east', i % 90 FROM generate_series(1, 1000) AS i;
+GRANT SELECT ON people TO reader;
+"""
+"""Whoever has the lock that `gate` asks for holds a measurement up while it runs."""
 NEW = itertools.count(1000)
 
 
@@ -44,15 +52,14 @@ def count() -> str:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
     with scratch_server(tmp_path_factory.mktemp("town")) as server:
         with psycopg.connect(server.conninfo(), autocommit=True) as owner:
-            owner.execute("CREATE TABLE people (id int PRIMARY KEY, region text, age int)")
-            owner.execute("INSERT INTO people SELECT i, 'east', i % 90 FROM generate_series(1, 1000) AS i")
+            owner.execute(DATA)
         yield server
 
 
 @pytest.fixture(scope="module")
 def dsn(data: Scratch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("proxy")
-    (folder / "town.yaml").write_text(POLICY.format(dsn=data.dsn(), verifier=make_verifier("sesame")))
+    (folder / "town.yaml").write_text(POLICY.format(dsn=data.dsn(user="reader"), verifier=make_verifier("sesame")))
     with launched([folder / "town.yaml"], folder / "state") as proxy:
         yield f"host={proxy.host} port={proxy.port} user=ada password=sesame dbname=town"
 
@@ -117,7 +124,7 @@ def test_a_server_that_is_away(data: Scratch, client: psycopg.Connection[Any]) -
 def test_what_is_ended_here_goes_on_there(how: str, data: Scratch, client: psycopg.Connection[Any], dsn: str) -> None:
     before, sql = spent(client), count()
     with psycopg.connect(data.conninfo()) as owner, psycopg.connect(dsn, autocommit=True) as asking:
-        owner.execute("LOCK TABLE people IN ACCESS EXCLUSIVE MODE")
+        owner.execute("SELECT pg_advisory_xact_lock(1)")
         asking.pgconn.send_query(sql.encode())
         wait_until(lambda: busy(data) == 1)
         if how == "cancel":
@@ -131,16 +138,57 @@ def test_what_is_ended_here_goes_on_there(how: str, data: Scratch, client: psyco
     assert spent(client) == pytest.approx(before + 0.5), "asking again is free"
 
 
-def test_a_column_that_is_dropped_meanwhile(data: Scratch, client: psycopg.Connection[Any]) -> None:
+def test_an_answer_is_of_a_whole_load(data: Scratch, client: psycopg.Connection[Any]) -> None:
+    """It waits for the load, and is charged when that is through."""
+    before, found = spent(client), list[int]()
     with psycopg.connect(data.conninfo(), autocommit=True) as owner:
-        owner.execute("ALTER TABLE people RENAME age TO years")
+        with owner.transaction():
+            owner.execute("TRUNCATE persons")
+            owner.execute("INSERT INTO persons SELECT i, 'east', i % 90 FROM generate_series(1, 3000) AS i")
+            asking = threading.Thread(target=lambda: found.append(counted(client)))
+            asking.start()
+            wait_until(lambda: busy(data) == 1)
+        asking.join(300)
+        assert 2900 < found[0] < 3100
+        assert spent(client) == pytest.approx(before + 0.5)
+        owner.execute("DELETE FROM persons WHERE id > 1000")
+
+
+def test_who_leaves_while_a_load_is_open_pays_nothing(data: Scratch, client: psycopg.Connection[Any], dsn: str) -> None:
+    before = spent(client)
+    with psycopg.connect(data.conninfo()) as owner, psycopg.connect(dsn, autocommit=True) as asking:
+        owner.execute("LOCK TABLE persons IN ACCESS EXCLUSIVE MODE")
+        asking.pgconn.send_query(count().encode())
+        wait_until(lambda: busy(data) == 1)
+        asking.cancel()
+        while asking.pgconn.get_result():
+            pass
+    assert spent(client) == pytest.approx(before)
+
+
+CHANGES = {
+    "a column": ("ALTER TABLE people RENAME age TO years", "ALTER TABLE people RENAME years TO age"),
+    "a table": ("ALTER TABLE people RENAME TO persons_seen", "ALTER TABLE persons_seen RENAME TO people"),
+    "a right": ("REVOKE SELECT ON people FROM reader", "GRANT SELECT ON people TO reader"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_cannot_be_answered_any_more(what: str, data: Scratch, client: psycopg.Connection[Any]) -> None:
+    """It is refused before each charge, until it is there again."""
+    before, (change, undo) = spent(client), CHANGES[what]
+    with psycopg.connect(data.conninfo(), autocommit=True) as owner:
+        owner.execute(change.encode())
         try:
-            with pytest.raises(psycopg.Error) as caught:
-                client.execute("SELECT avg(age) FROM people")
-            assert caught.value.diag.message_primary == AFTER_CHARGE.told
-            assert 900 < counted(client) < 1100
+            for _ in range(3):
+                with pytest.raises(psycopg.Error, match="the data are not as the policy describes them") as caught:
+                    client.execute(f"SELECT avg(age) FROM people WHERE region <> 'x{next(NEW)}'".encode())
+                assert caught.value.sqlstate == "55000"
+            assert spent(client) == pytest.approx(before)
+            if what == "a column":
+                assert 900 < counted(client) < 1100
         finally:
-            owner.execute("ALTER TABLE people RENAME years TO age")
+            owner.execute(undo.encode())
     assert 0 <= float(client.execute("SELECT avg(age) FROM people").fetchone()[0]) <= 100  # type: ignore[index]
 
 

@@ -88,7 +88,7 @@ class ScriptedEngine:
     failure: Exception | None = None
     cancelled: int = 0
 
-    def snapshot(self) -> AbstractAsyncContextManager[Runner]:
+    def snapshot(self, tables: Sequence[CatalogTable]) -> AbstractAsyncContextManager[Runner]:
         return nullcontext(self)
 
     async def run(self, queries: Sequence[str]) -> Exact:
@@ -118,6 +118,9 @@ class ScriptedEngine:
 
     def outdated(self) -> bool:
         return False
+
+    async def number(self, query: str) -> int:
+        return 0
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         return ()

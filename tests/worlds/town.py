@@ -120,9 +120,9 @@ class CountingBackend:
         return await self.inner.with_public_ranges(catalog, public)
 
     @asynccontextmanager
-    async def snapshot(self) -> AsyncIterator[Runner]:
+    async def snapshot(self, tables: Sequence[CatalogTable]) -> AsyncIterator[Runner]:
         self.snapshots.append(len(self.asked))
-        async with self.inner.snapshot():
+        async with self.inner.snapshot(tables):
             yield self
         self.snapshots.append(len(self.asked))
 
@@ -134,6 +134,9 @@ class CountingBackend:
 
     async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> Any:
         return await self.inner.public_rows(table, columns, cap)
+
+    async def number(self, query: str) -> int:
+        return await self.inner.number(query)
 
     async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
         return await self.inner.violations(checks)
