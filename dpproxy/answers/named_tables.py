@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from dpproxy.policy.catalog import Catalog, CatalogTable
+from dpproxy.policy.data_claims import QUOTE, table_source
 from dpproxy.policy.model import Policy
 from dpproxy.policy.names import quote_name
-from dpproxy.policy.uniqueness import QUOTE, table_source
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.template import Template
 
