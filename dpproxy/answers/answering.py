@@ -161,7 +161,10 @@ class Answering:
         if self._rehearse is None:
             return
         still_open = [self._plan.measurements[i] for i in self._parts.open()]
-        await public_tables.check(self._question.dataset, still_open)
+        dataset = self._question.dataset
+        await public_tables.check(dataset, still_open)
+        read = [table.name for table in named_tables(dataset.policy, dataset.catalog, still_open)]
+        await self._ending.race(dataset.claims.check(read, dataset.outdated))
         await self._rehearse()
         self._rehearse = None
         if self._parts.waiting():

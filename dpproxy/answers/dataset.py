@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from dpproxy.answers.claim_standing import ClaimStanding
 from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.invented_rows import InventedRows
 from dpproxy.answers.paid_measurements import PaidMeasurements
@@ -89,7 +90,8 @@ class Dataset:
     `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables held when they were
     read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew. `tallies`
     and `pauses` are the process's: what it counts, and which roles are paused. `accelerator`: keeps a prepared copy of the data;
-    None where there is none to be had. `watch`: of data that are an extract, looks whether there are others by now."""
+    None where there is none to be had. `watch`: of data that are an extract, looks whether there are others by now. `claims`:
+    knows which tables are closed, as their rows are not what the policy says."""
 
     policy: Policy
     catalog: Catalog
@@ -115,6 +117,7 @@ class Dataset:
     pauses: Pauses = field(default_factory=Pauses)
     accelerator: Accelerator | None = None
     watch: Watch | None = None
+    claims: ClaimStanding = field(default_factory=ClaimStanding)
 
     async def close(self, seconds: float = 0.0) -> None:
         """Close what no session is in any more. What is charged has `seconds` to be measured; then the engine is closed."""
@@ -125,6 +128,7 @@ class Dataset:
         if self.rooms is not None:
             await self.rooms.close()
         await self.paid.finish(seconds)
+        await self.claims.close()
         if self.reuse is not None:
             await self.reuse.close()
         await self.backend.close()

@@ -103,9 +103,10 @@ class Backend(Runner, Protocol):
         """Return at most `cap` + 1 rows of a PUBLIC table, columns by their catalog names."""
         ...
 
-    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+    async def violations(self, checks: Sequence[str], aside: bool = False) -> tuple[int, ...]:
         """Run an operator's checks (generated SQL that returns one integer each: how many violations). They run where no
-        measurement can be in their way, as does whatever else is no measurement."""
+        measurement can be in their way, as does whatever else is no measurement. `aside`: they may read whole tables, and are not
+        in the way of that either."""
         ...
 
     async def number(self, query: str) -> int:

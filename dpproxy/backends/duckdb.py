@@ -175,7 +175,7 @@ class DuckDB:
         rows: pa.Table = await self._run(lambda connection: as_table(connection, sql))
         return rows
 
-    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+    async def violations(self, checks: Sequence[str], aside: bool = False) -> tuple[int, ...]:
         return await self._run(lambda connection: tuple(int(fetched(connection, check)[0][0]) for check in checks))
 
     async def number(self, query: str) -> int:

@@ -103,7 +103,8 @@ class Postgres:
         self._config, self.places = config, places
         self._measuring = _Connections(config, places)
         self._own = _Connections(config, 1)  # what is no measurement waits for none
-        self.holding = _Connections(config, places + 1, "read_committed")
+        self._aside = _Connections(config, 1)
+        self.holding = _Connections(config, places + 2, "read_committed")
         self._running: set[asyncio.Task[Any]] = set()
         self._closed = False
 
@@ -160,11 +161,11 @@ class Postgres:
         query = catalogs.public_rows(table, columns, cap)
         return await self._run(lambda connection: _table(connection, query), planned([query]))
 
-    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+    async def violations(self, checks: Sequence[str], aside: bool = False) -> tuple[int, ...]:
         async def counts(connection: asyncpg.Connection) -> tuple[int, ...]:
             return tuple([int(await connection.fetchval(check)) for check in checks])
 
-        return await self._run(counts, planned(checks))
+        return await self._run(counts, planned(checks), self._aside if aside else None)
 
     async def number(self, query: str) -> int:
         return await self._run(lambda connection: number(connection, query), (UNQUALIFIED, *planned([query]), RESTRICTED))
@@ -175,12 +176,12 @@ class Postgres:
         for task in (running := list(self._running)):
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-        for connections in (self._measuring, self._own, self.holding):
+        for connections in (self._measuring, self._own, self._aside, self.holding):
             await connections.close()
 
-    async def _run(self, work: Work[T], locks: Sequence[str] = ()) -> T:
+    async def _run(self, work: Work[T], locks: Sequence[str] = (), connections: _Connections | None = None) -> T:
         """`work` that is no measurement, in a snapshot of its own. `locks`: of the tables whose rows it reads."""
-        snapshot = _Snapshot(self, self._own, locks)
+        snapshot = _Snapshot(self, connections or self._own, locks)
         try:
             return await self._tried(snapshot, work)
         finally:

@@ -93,8 +93,11 @@ class Spark:
         query = catalogs.public_rows(table, columns, cap)
         return await self._alone(lambda session: catalogs.rows(session, query))
 
-    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
-        return await self._alone(lambda session: tuple(int(catalogs.rows(session, c).column(0)[0].as_py()) for c in checks))
+    async def violations(self, checks: Sequence[str], aside: bool = False) -> tuple[int, ...]:
+        def counts(session: Any) -> tuple[int, ...]:
+            return tuple(int(catalogs.rows(session, check).column(0)[0].as_py()) for check in checks)
+
+        return await (self._beside(counts) if aside else self._alone(counts))
 
     async def number(self, query: str) -> int:
         return await self._alone(lambda session: whole_number(catalogs.rows(session, query).column(0)[0].as_py()))
@@ -180,6 +183,16 @@ class Spark:
                     if not error.passing or not first:
                         raise BackendError(str(error)) from None
         raise AssertionError("the last attempt returns or raises")
+
+    async def _beside(self, work: Work[T]) -> T:
+        """`work` that is no measurement and may take long, on a session of its own."""
+        session = await self.opened(keyed=False)
+        try:
+            return await self.work(session, work)
+        except sessions.Failed as error:
+            raise BackendError(str(error)) from None
+        finally:
+            self.drop(session)
 
     async def work(self, session: Any, work: Work[T]) -> T:
         """`work` in a thread. Cancelling the caller interrupts what the session runs. Raises Failed, BackendError."""

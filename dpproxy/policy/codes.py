@@ -23,7 +23,7 @@ Code = Literal[
     "unreadable-file", "values", "version", "view", "wrong-type", "yaml", "yaml-feature",
     "constant-bounds", "greedy-query", "greedy-role", "high-delta", "no-delta", "no-range", "no-users", "nullable-unit",
     "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
-    "unreachable", "unused-role", "whole-budget",
+    "unkept-key", "unreachable", "unused-role", "whole-budget",
     "data-beyond-range", "data-cut", "data-null-unit", "data-small", "data-undeclared",
 ]  # fmt: skip
 
@@ -87,6 +87,7 @@ CODES: Mapping[Code, Kind] = {
     "secret-in-clear": Kind("warning", "A secret stands in the policy itself."),
     "shared-data": Kind("warning", "Two policies over one database: their budgets do not add up."),
     "unit-not-listed": Kind("note", "The column that names the unit is hidden, and can be neither counted nor joined on."),
+    "unkept-key": Kind("note", "Nothing keeps data that change as the policy says they are: they are looked at again and again."),
     "unreachable": Kind("warning", "A table or column that no query of any role can use."),
     "unused-role": Kind("note", "No user has the role."),
     "whole-budget": Kind("warning", "One role may spend the budget that is for all roles."),

@@ -19,7 +19,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, PostgresBackend, Window
 from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
-from dpproxy.serve.claim_checks import broken_claims, claim_problems
+from dpproxy.serve.claim_checks import broken_claims, claim_problems, unkept_claims
 
 TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
@@ -155,7 +155,8 @@ async def _check_promises(loaded: Loaded, catalog: Catalog, backend: Backend) ->
 async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Problem, ...]:
     """Return what is no error and yet not what its author will have meant. The policy must fit the catalog. Raises
     BackendError."""
-    return tuple(sorted([*await unseen_rows(loaded, catalog, backend), *_greedy(loaded)]))
+    seen = [*unkept_claims(loaded, catalog, backend), *await unseen_rows(loaded, catalog, backend)]
+    return tuple(sorted([*seen, *_greedy(loaded)]))
 
 
 def _greedy(loaded: Loaded) -> list[Problem]:

@@ -42,6 +42,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
+from dpproxy.serve.claim_checks import live_claims
 from dpproxy.serve.data_checks import beside, checked_catalog, doubts
 from dpproxy.serve.extracts import open_data
 
@@ -78,7 +79,9 @@ async def open_dataset(
         plans = plans_for(loaded.policy, catalog, backend.dialect, key)
         accelerator = _accelerator(loaded.policy, catalog, backend, plans, record, state)
         epoch = data.epoch or epoch_of(loaded.policy, backend, backend.state, shape_of(loaded.policy, catalog))
+        epoch = Refreshed(epoch) if isinstance(epoch, Queried) else epoch
         reuse = await _reuse(loaded, plans, epoch, max_age(loaded.policy, backend.state), record, answers)
+        claims = live_claims(loaded.policy, catalog, backend, epoch)
         if backend.outdated():
             raise BackendError("the data file was replaced while it was opened")
         rooms = await facade.open(loaded.policy, catalog, backend.public_rows)
@@ -88,7 +91,7 @@ async def open_dataset(
     noise, words = DefaultNoise(), words_of(plans.names)
     seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
     parts = (loaded.policy, catalog, backend, ledger, plans, noise, literal, words, rooms.withheld, reuse, rooms)
-    return Dataset(*parts, seats=seats, publics=known, accelerator=accelerator, watch=data.watch)
+    return Dataset(*parts, seats=seats, publics=known, accelerator=accelerator, watch=data.watch, claims=claims)
 
 
 def _accelerator(
@@ -135,8 +138,6 @@ async def _reuse(
         check_epoch(loaded, plans, query)
     if answers is None or policy.reuse_seconds == 0:
         return None
-    if isinstance(epoch, Queried):
-        epoch = Refreshed(epoch)
     now = answers.now()
     await epoch.current(now)  # a query that fails stops the start
     if age is not None:

@@ -122,7 +122,7 @@ class ScriptedEngine:
     async def number(self, query: str) -> int:
         return 0
 
-    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
+    async def violations(self, checks: Sequence[str], aside: bool = False) -> tuple[int, ...]:
         return ()
 
     async def close(self) -> None:

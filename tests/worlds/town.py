@@ -138,8 +138,8 @@ class CountingBackend:
     async def number(self, query: str) -> int:
         return await self.inner.number(query)
 
-    async def violations(self, checks: Sequence[str]) -> tuple[int, ...]:
-        return await self.inner.violations(checks)
+    async def violations(self, checks: Sequence[str], aside: bool = False) -> tuple[int, ...]:
+        return await self.inner.violations(checks, aside)
 
     async def close(self) -> None:
         await self.inner.close()
