@@ -87,7 +87,7 @@ CODES: Mapping[Code, Kind] = {
     "secret-in-clear": Kind("warning", "A secret stands in the policy itself."),
     "shared-data": Kind("warning", "Two policies over one database: their budgets do not add up."),
     "unit-not-listed": Kind("note", "The column that names the unit is hidden, and can be neither counted nor joined on."),
-    "unkept-key": Kind("note", "Nothing keeps data that change as the policy says they are: they are looked at again and again."),
+    "unkept-key": Kind("note", "No key of the database keeps its rows as the policy says: they are looked at again and again."),
     "unreachable": Kind("warning", "A table or column that no query of any role can use."),
     "unused-role": Kind("note", "No user has the role."),
     "whole-budget": Kind("warning", "One role may spend the budget that is for all roles."),
