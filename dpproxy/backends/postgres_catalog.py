@@ -2,7 +2,9 @@
 
 Knows: pg_catalog (versions 14 to 18). Must not know: policies, statistics. What the role may not read does not exist. Partitions
 are seen through their parent only; keys are those an index enforces over all rows a query of the table reads, so
-neither those of a parent in old-style inheritance nor partial, deferrable or invalid ones count.
+neither those of a parent in old-style inheritance nor partial, deferrable or invalid ones count. Of NOT NULL likewise: not of
+views and foreign tables, which say so and keep nothing, of parents and of what is not validated; of domains PostgreSQL itself
+warns that their columns may be NULL.
 """
 
 from __future__ import annotations
@@ -39,14 +41,17 @@ WITH RECURSIVE base(oid, base) AS (
 SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text,
        (SELECT e.typname FROM pg_type e JOIN pg_namespace en ON en.oid = e.typnamespace
         WHERE e.oid = t.typelem AND t.typcategory = 'A' AND en.nspname = 'pg_catalog'), t.typcategory = 'A',
-       a.attnotnull OR dt.typnotnull,
+       a.attnotnull AND c.relkind IN ('r', 'p')
+         AND NOT EXISTS (SELECT FROM pg_constraint k
+                         WHERE k.conrelid = c.oid AND k.contype = 'n' AND NOT k.convalidated AND a.attnum = ANY (k.conkey))
+         AND (c.relkind = 'p' OR NOT EXISTS (SELECT FROM pg_inherits h WHERE h.inhparent = c.oid))
+         AND NOT EXISTS (SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class l ON l.oid = p.relid WHERE l.relkind = 'f'),
        col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4,
        coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true),
        a.attcollation NOT IN (0, (SELECT oid FROM pg_collation WHERE collname = 'default' AND collprovider = 'd'))
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-JOIN pg_type dt ON dt.oid = a.atttypid
 JOIN base ON base.oid = a.atttypid
 JOIN pg_type t ON t.oid = base.base
 JOIN pg_namespace tn ON tn.oid = t.typnamespace

@@ -1,9 +1,9 @@
 """What a catalog on Spark Connect holds, as PostgreSQL would tell it: tables, columns, types; of public tables what is in them.
 
 Knows: Spark's types and names. Must not know: sessions' ends, what a policy says. A type is told as the one of PostgreSQL's
-that holds every value of it; what has no counterpart is text that no plan relies on (`bounded`). Spark enforces no keys: none
-are told, and what a policy promises of rows is counted at start, as everywhere. The database `default` is PostgreSQL's
-`public`.
+that holds every value of it; what has no counterpart is text that no plan relies on (`bounded`). Spark enforces no keys and, of
+files that others write, no NOT NULL: none are told, and what a policy claims of rows is counted, as everywhere. The database
+`default` is PostgreSQL's `public`.
 """
 
 from __future__ import annotations
@@ -63,16 +63,15 @@ def introspected(session: Any, unreadable: type[Exception]) -> Catalog:
 
 def _table(session: Any, schema: str, table: str) -> CatalogTable:
     fields = session.sql(f"SELECT * FROM {_name(schema)}.{_name(table)}").schema.fields
-    columns = tuple(_column(f.name, f.dataType.simpleString(), f.nullable) for f in fields)
+    columns = tuple(_column(f.name, f.dataType.simpleString()) for f in fields)
     known = TableName("public" if schema.lower() == "default" else fold(schema), fold(table))
     return CatalogTable(known, (schema, table), columns)
 
 
-def _column(name: str, native: str, nullable: bool) -> CatalogColumn:
+def _column(name: str, native: str) -> CatalogColumn:
     kind, reason = _type(native.lower())
     exact = native.lower() if kind == "numeric" else ""
-    nullable = nullable or kind == "text"  # bytes that are no text are NULL
-    return CatalogColumn(fold(name), name, kind, nullable, not reason, reason=reason, exact=exact)
+    return CatalogColumn(fold(name), name, kind, True, not reason, reason=reason, exact=exact)
 
 
 def _type(native: str) -> tuple[str, str]:

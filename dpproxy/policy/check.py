@@ -141,6 +141,9 @@ class _Check:
             elif side is not None and side.reason == SPELLINGS:
                 what = f"the unit of `{table.name}` needs `{name}.{column}`: {SPELLINGS}"
                 yield self._unit_problem(table, what, "name a column with one spelling for each, such as a number", "unit-path")
+            elif side is not None and (side.type == "timestamptz" or side.exact.startswith("TIMESTAMP_")):
+                what = f"the unit of `{table.name}` needs `{name}.{column}`: two moments may be one on a session's clock"
+                yield self._unit_problem(table, what, "name a key that is a number or a text", "unit-path")
         if sides[0] and sides[1]:
             yield from self._compared(table, None, f"the unit of `{table.name}`", (one, sides[0]), (other, sides[1]))
 

@@ -21,17 +21,17 @@ TYPES = {
 
 @pytest.mark.parametrize("native", TYPES)
 def test_types(native: str) -> None:
-    column = spark_catalog._column("A", native, True)
+    column = spark_catalog._column("A", native)
     assert (column.name, column.source) == ("a", "A")
     assert (column.type, column.bounded) == TYPES[native]
 
 
 def test_a_collation_of_several_spellings_is_no_key() -> None:
-    assert spark_catalog._column("a", "string collate unicode_ci", True).reason == SPELLINGS
+    assert spark_catalog._column("a", "string collate unicode_ci").reason == SPELLINGS
 
 
 def test_names_are_quoted() -> None:
-    columns = tuple(spark_catalog._column(name, "int", True) for name in ("a`b", "c"))
+    columns = tuple(spark_catalog._column(name, "int") for name in ("a`b", "c"))
     table = CatalogTable(TableName("public", "t"), ("default", "t"), columns)
     assert spark_catalog.public_rows(table, ["a`b"], 5) == "SELECT `a``b` AS `a``b` FROM `default`.`t` LIMIT 6"
     with pytest.raises(BackendError, match="no such column"):
@@ -52,6 +52,8 @@ class Listed:
 
 
 def test_tables_that_cannot_be_described_are_not_there() -> None:
-    assert list(spark_catalog.introspected(Listed(), LookupError).tables) == [TableName("public", "t")]
+    (table,) = spark_catalog.introspected(Listed(), LookupError).tables.values()
+    assert table.name == TableName("public", "t")
+    assert [c.nullable for c in table.columns] == [True], "Spark says that it is not, and keeps no NULL out of files"
     with pytest.raises(LookupError):
         spark_catalog.introspected(Listed(), KeyError)

@@ -140,6 +140,19 @@ def test_a_unit_has_one_spelling() -> None:
     assert any(f"the unit of `orders` needs `customers.customer_id`: {SPELLINGS}" in line for line in found)
 
 
+@pytest.mark.parametrize(("type_", "exact"), [("timestamptz", ""), ("timestamp", "TIMESTAMP_NS")])
+def test_a_unit_is_no_moment_that_is_read_on_a_clock(type_: str, exact: str) -> None:
+    """In the hour that a clock goes through twice, two orders would be one, and their items both persons'."""
+    data = catalog()
+    changed = {}
+    for table, column in (("orders", "order_id"), ("order_items", "order_id")):
+        known = data.tables[TableName("public", table)]
+        columns = tuple(replace(c, type=type_, exact=exact) if c.name == column else c for c in known.columns)
+        changed[known.name] = replace(known, columns=columns)
+    found = said(loaded(), Catalog({**data.tables, **changed}))
+    assert any("the unit of `order_items` needs `orders.order_id`: two moments may be one" in line for line in found)
+
+
 def test_what_the_role_may_not_read_is_said() -> None:
     orders, customers = TableName("public", "orders"), TableName("public", "customers")
     data = catalog(customers=SHOP["customers"].replace("region text, ", ""))
