@@ -170,6 +170,14 @@ TYPES = (
         ),
     ),
     Remedy(
+        ("cannot cast type <type> to <target>",),
+        "PostgreSQL has no such cast: make a date of numbers with `make_date(year, month, day)`, a number of a date with `extract`.",
+        _pairs(
+            "SELECT count(*) FROM customers WHERE birth_year::date < '1990-01-01'",
+            "SELECT count(*) FROM customers WHERE make_date(birth_year, 1, 1) < '1990-01-01'",
+        ),
+    ),
+    Remedy(
         ("write the constant '<text>' with its type: <type> '...'",),
         "As it says: `timestamp '2025-01-01'`.",
         _pairs(

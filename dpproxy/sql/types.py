@@ -63,6 +63,17 @@ def type_length(node: exp.DataType) -> tuple[int, ...]:
     return tuple(found)
 
 
+def castable(source: str, target: str) -> bool:
+    """Tell whether PostgreSQL casts one type to another. Whole numbers of any size are cast to boolean here."""
+    if source == target or source in (*TEXTS, "unknown") or target in TEXTS:
+        return True
+    if source in NUMBERS:
+        return target in NUMBERS or (target == "bool" and source in INTEGERS)
+    if source in TIMES:
+        return target in TIMES or (target == "time" and source != "date")
+    return source == "bool" and target in INTEGERS
+
+
 def wire_type(type_: str) -> str:
     """Return the type in which values travel between the facade and the engine: instants do as the session's local timestamps,
     and the outer query casts them in its time zone."""

@@ -93,3 +93,30 @@ def test_most_are_accepted(shop_catalog: Catalog) -> None:
     ]
     assert len(found) > 0.85 * len(sample)
     assert set(sample[:BATCH]) & set(found) == {e for e in sample[:BATCH] if list(statements([e], shop_catalog))}
+
+
+COMPUTED = (
+    "SELECT count(*) FROM (SELECT customer_id, score * score AS q FROM customers) t WHERE q * q * q > 5",
+    "SELECT sum(q) FROM (SELECT customer_id, least(score * score, 9) AS q FROM customers) t WHERE q + 2147483647 > 5",
+    "SELECT count(*) FROM (SELECT customer_id, max(score * score) AS q FROM customers GROUP BY 1) t WHERE q * q > 5",
+    "SELECT count(*) FROM (SELECT customer_id, sum(q) AS q FROM (SELECT customer_id, score * score AS q FROM customers) s GROUP BY 1) t",
+    "SELECT count(*) FROM (SELECT customer_id, birth_year * birth_year AS q FROM customers GROUP BY 1, 2) t WHERE q * q * q * q * q > 5",
+    "SELECT score * score AS q, count(*) FROM customers GROUP BY 1",
+    "SELECT count(left(status, q)), count(substr(status, q, q)), count(split_part(status, 'a', q)) FROM "
+    "(SELECT customer_id, status, qty * qty AS q FROM orders) t",
+    *(
+        f"SELECT count(*) FROM (SELECT {name}({value}, 1, {other}) OVER (PARTITION BY customer_id ORDER BY ts) AS q FROM orders) t "
+        "WHERE q IS NOT NULL"
+        for name in ("lag", "lead")
+        for value, other in (
+            ("qty", "customer_id * 2000000000"), ("qty", "big"), ("amount", "weight"), ("amount", "0"), ("due", "ts"),
+            ("qty", "1.5"), ("due", "'2001-01-01'"),
+        )
+    ),
+)  # fmt: skip
+"""What an engine would take for another type: columns computed beyond the range of theirs, and rows that are not there."""
+
+
+@pytest.mark.parametrize("sql", COMPUTED)
+def test_what_is_computed_is_of_its_type(sql: str, shops: tuple[AnyShop, ...], shop_catalog: Catalog) -> None:
+    assert failure(plan_harness.plan(sql, shop_catalog), shops) == ""

@@ -13,6 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from dpproxy.errors import (
+    CANNOT_COERCE,
     DATATYPE_MISMATCH,
     FEATURE_NOT_SUPPORTED,
     INVALID_TEXT_REPRESENTATION,
@@ -34,7 +35,7 @@ from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
 from dpproxy.sql.function_names import AGGREGATES
-from dpproxy.sql.types import INTEGERS, TIMES, type_length, type_name, wire_type
+from dpproxy.sql.types import INTEGERS, TIMES, castable, type_length, type_name, wire_type
 
 _CONSTANT_FUNCTIONS = {
     "now": "timestamptz", "transaction_timestamp": "timestamptz", "statement_timestamp": "timestamptz",
@@ -194,6 +195,8 @@ class ExprBinder:
             return self.query.facade_constant(to_sql(node), "interval")
         if target == "interval" and inner.type != "interval":
             raise unsupported("an interval that is not a constant", "Use n * interval '1 day', where n is a whole number.")
+        if not castable(inner.type, target):
+            raise Refusal(CANNOT_COERCE, f"cannot cast type {inner.type} to {target}", position(node))
         if target in ("json", "jsonb", "bytea") or (target == "time" and inner.type not in ("timestamp", "timestamptz", "time")):
             raise unsupported(f"a cast to {target}", _CASTS)
         if isinstance(inner, Lit) and inner.type == "unknown":

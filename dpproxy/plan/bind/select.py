@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from dpproxy.errors import GROUPING_ERROR, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.plan.bind import group_counts, joins
 from dpproxy.plan.bind.calls import bind_order
 from dpproxy.plan.bind.expressions import ExprBinder
@@ -42,7 +42,8 @@ from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import beside_groups, check_repetitions, contribution, overall_limits, with_repetitions
 from dpproxy.plan.properties.key_origins import origin
 from dpproxy.plan.properties.narrowing import narrowed_column
-from dpproxy.plan.refusals import limit_below, rows_of_people, unsupported
+from dpproxy.plan.refusals import FormRefusal, limit_below, rows_of_people, unsupported
+from dpproxy.sql import correlation
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.placement import check_group_key
@@ -63,7 +64,7 @@ def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope
             return _prepared(queries, select, rows, scope, binder, keys)
         if not rows.private:
             return _prepared(queries, select, rows, scope, binder, keys or [])
-        return queries.measurer.measure(queries, _counted(select, scope), rows, scope, env)
+        return _measured(queries, select, rows, scope, env)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
         rows = _first_of_each(queries, select, rows, scope, binder)
@@ -72,12 +73,27 @@ def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope
     if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
             raise unsupported("DISTINCT over window functions", "Put DISTINCT around a subquery with the window functions.")
-        return queries.measurer.measure(queries, _counted(select, scope), rows, scope, env)
+        return _measured(queries, select, rows, scope, env)
     _no_limit(select, queries.context)
     result = _project(queries, rows, projections)
     if distinct is not None:
         result = _distinct(queries, result)
     return result
+
+
+def _measured(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
+    """Release a query, which is asked before any row of a query around it is known. Raises Refusal where it refers to one."""
+    known = queries.tables.columns_of
+    around = scope.outer is not None and correlation.outer_columns(select, lambda table: known(table, env))
+    if around:
+        unit = queries.context.policy.unit_column
+        raise FormRefusal(
+            FEATURE_NOT_SUPPORTED,
+            f"this subquery is of many {queries.context.policy.unit_name}s, and refers to the query around it",
+            position(around[0]),
+            hint=f"Add {unit} to what it selects and groups by, and compare that around it: WHERE t.{unit} = o.{unit}.",
+        )
+    return queries.measurer.measure(queries, _counted(select, scope), rows, scope, env)
 
 
 def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, binder: ExprBinder) -> Rows:

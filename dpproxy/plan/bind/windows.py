@@ -18,8 +18,8 @@ from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context
-from dpproxy.plan.functions import literals
-from dpproxy.plan.logical.expr import Call, Case, Expr, Lit, Ref, Win, rebuilt
+from dpproxy.plan.functions import literals, operators
+from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, Ref, Win, rebuilt
 from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import facts
@@ -99,6 +99,10 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
     check_summed(name, args)
     if name == "nth_value":
         args = (args[0], _place(args[1]))
+    if name in ("lag", "lead") and len(args) > 2:
+        args = (args[0], args[1], literals.coerce(args[2], args[0].type))
+        type_ = operators.common_type(f"{name}()", [args[0].type, args[2].type])
+        args = (_as(type_, args[0]), args[1], _as(type_, args[2]))
     if name == "ntile" and (most := facts(args[0]).bound.hi) is not None and most < 1:
         raise Refusal(INVALID_ARGUMENT_FOR_NTILE, "argument of ntile must be greater than zero")
     if name in ("min", "max") and args and args[0].type == "interval":
@@ -107,6 +111,11 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
     order, frame = _order(binder, node.args.get("order"), scope), _frame(node.args.get("spec"))
     window = Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
     return _nth_value(window) if name == "nth_value" else window
+
+
+def _as(type_: str, value: Expr) -> Expr:
+    """A value as one of a type: a row and what stands for one that is not there are of one."""
+    return value if value.type == type_ else Cast(type_, value)
 
 
 _WHOLE = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"

@@ -35,7 +35,7 @@ from dpproxy.plan.logical.measured import Added, Coding, Counted, Listed
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.effort import step
 from dpproxy.sql.template import Dialect, Found, Param, Template, Text
-from dpproxy.sql.types import FLOATS, NUMBERS, TIMES
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TIMES
 
 LIMIT = 2**62  # basis columns are saturated here (privacy.measurement.Basis)
 MAX_PATTERN = 1_000  # characters of a pattern of LIKE that is a value of the row
@@ -96,6 +96,18 @@ def check_number(expr: Expr) -> None:
         raise Refusal(FEATURE_NOT_SUPPORTED, f"a function of numbers is given {expr.type}", hint=CASTS)
 
 
+def named(column: Column, names: Names) -> str:
+    """Return the text of a column. Raises Refusal for one of a query around this one, which is asked alone."""
+    if column.id not in names:
+        raise Refusal(FEATURE_NOT_SUPPORTED, f"column {column.name} cannot be read from within this subquery", hint=APART)
+    return names[column.id]
+
+
+def held_number(text: str, lo: int, hi: int) -> str:
+    """Spell a number moved to the nearer end of a range; NULL stays NULL, unlike in LEAST and GREATEST."""
+    return f"(CASE WHEN {text} BETWEEN {lo} AND {hi} THEN {text} WHEN {text} < {lo} THEN {lo} WHEN {text} > {hi} THEN {hi} END)"
+
+
 class Engine(ABC):
     """Spells expressions. `subquery` renders a relation as `SELECT exprs FROM ...`; it is set by `render`."""
 
@@ -110,8 +122,8 @@ class Engine(ABC):
     """Whether units are grouped in parts of the rows, where that is the same (`partial_groups`)."""
 
     def expr(self, expr: Expr, names: Names) -> str:
-        """SQL text of an expression; column ids are looked up in `names` (KeyError is a planner bug). Raises Refusal for what
-        the engine lacks, and for expressions that grow beyond reason."""
+        """SQL text of an expression; column ids are looked up in `names`. Raises Refusal for what the engine lacks,
+        and for expressions that grow beyond reason."""
         text = self._spelled(expr, names)
         if len(text) > MAX_TEXT:
             raise Refusal(
@@ -125,7 +137,7 @@ class Engine(ABC):
         step()
         match expr:
             case Ref(column=column):
-                return names[column.id]
+                return named(column, names)
             case Lit(text=text):
                 return self.literal(expr.type, text)
             case Hole(index=index):
@@ -172,10 +184,19 @@ class Engine(ABC):
         return ", ".join(terms)
 
     def window(self, expr: Win, names: Names) -> str:
-        args = ", ".join(self.expr(a, names) for a in expr.args)
-        if expr.name == "count" and not expr.args:
-            args = "*"
+        args = ", ".join(self.window_args(expr, names)) if expr.name != "count" or expr.args else "*"
         return f"{expr.name}({args}){self.over(expr, names)}"
+
+    def window_args(self, expr: Win, names: Names) -> list[str]:
+        """A row of LAG and LEAD, and what stands for one that is not there, are of one type: an engine would cast the second."""
+        if expr.name not in ("lag", "lead") or len(expr.args) < 3:
+            return [self.expr(a, names) for a in expr.args]
+        value, place, other = expr.args
+        if expr.type in INTEGERS:
+            row, none = (f"CAST({self.output(e, names)} AS BIGINT)" for e in (value, other))
+        else:
+            row, none = (self.as_type(e, expr.type, names) for e in (value, other))
+        return [row, self.expr(place, names), none]
 
     def over(self, expr: Win, names: Names) -> str:
         partition = ", ".join(self.expr(p, names) for p in expr.partition)
@@ -213,8 +234,12 @@ class Engine(ABC):
         """Spell `expr` in the engine's representation of PostgreSQL type `type_`."""
 
     def output(self, expr: Expr, names: Names) -> str:
-        """Spell `expr` as a column that others refer to by its type alone: within the range its type promises."""
+        """Spell `expr` as a column that others refer to by its type alone: within the range its type promises, NULL beyond."""
         return self.expr(expr, names)
+
+    def summand(self, expr: Expr, names: Names) -> str:
+        """Spell `expr` as a column that is held within bounds next: a whole number may be any of 64 bits."""
+        return self.output(expr, names)
 
     def key(self, expr: Expr, names: Names) -> str:
         """Spell `expr` as a column to group by: equal values look alike.

@@ -15,14 +15,14 @@ from fractions import Fraction
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.engines import duckdb_sums as sums
-from dpproxy.plan.engines.base import CASTS, Names, quote
+from dpproxy.plan.engines.base import CASTS, Names, named, quote
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, snapped
 from dpproxy.plan.engines.duckdb_operations import DuckDBOperations
-from dpproxy.plan.engines.duckdb_types import INT64, TYPES, adds_in_64_bits, one_kind, representation
+from dpproxy.plan.engines.duckdb_types import INT64, NARROW_TYPES, TYPES, adds_in_64_bits, one_kind, representation
 from dpproxy.plan.engines.norm_scaling import TURNS, Words
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, Win
 from dpproxy.plan.logical.measured import PER_YEAR, Coding, Listed, place
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import LARGEST, beyond_type, facts
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
@@ -63,6 +63,11 @@ class DuckDB(DuckDBOperations):
         raise Refusal(FEATURE_NOT_SUPPORTED, f"constants of type {type_} are not supported over private tables", hint=CASTS)
 
     def output(self, expr: Expr, names: Names) -> str:
+        if beyond_type(expr):
+            return f"TRY_CAST({self.expr(expr, names)} AS {NARROW_TYPES[expr.type]})"
+        return self.summand(expr, names)
+
+    def summand(self, expr: Expr, names: Names) -> str:
         text = self.expr(expr, names)
         summed = isinstance(expr, Agg | Win) and expr.name == "sum"  # SUM of BIGINT is a HUGEINT
         wide = expr.type in INTEGERS and (summed or representation(expr) != "BIGINT")
@@ -107,10 +112,9 @@ class DuckDB(DuckDBOperations):
         source = expr.arg.type
         if source == "bool":
             return f"CAST({text} AS BIGINT)"
-        narrow = {"int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT"}[expr.type]
+        narrow = NARROW_TYPES.get(expr.type, "BIGINT")
         if source in INTEGERS:
-            fits = facts(expr.arg).span.within({"int2": 2**15 - 1, "int4": 2**31 - 1, "int8": INT64}[expr.type])
-            return text if fits else f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)"
+            return text if facts(expr.arg).span.within(LARGEST[expr.type]) else f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)"
         if source == "numeric":
             text = f"round({text})"
         return f"CAST(TRY_CAST({text} AS {narrow}) AS BIGINT)" if narrow != "BIGINT" else f"TRY_CAST({text} AS BIGINT)"
@@ -134,7 +138,7 @@ class DuckDB(DuckDBOperations):
             case Case(whens=((InList(arg=Ref() as text, items=items, negated=False), same),), default=None) if text == same:
                 values = [item.text for item in items if isinstance(item, Lit) and item.text is not None]
                 if text.type in ("text", "varchar") and 0 < len(values) == len(items) <= MOST_LISTED:
-                    return f"CAST({self.listed(names[text.column.id], list(dict.fromkeys(values)))} AS VARCHAR)"
+                    return f"CAST({self.listed(named(text.column, names), list(dict.fromkeys(values)))} AS VARCHAR)"
         return super().case(expr, names)
 
     def aggregate(self, expr: Agg, names: Names) -> str:

@@ -9,12 +9,12 @@ could make DuckDB raise is widened or guarded here. `engines.duckdb` adds types,
 from __future__ import annotations
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.engines.base import APART, Engine, Names, check_number
+from dpproxy.plan.engines.base import APART, Engine, Names, check_number, held_number
 from dpproxy.plan.engines.duckdb_functions import FUNCTIONS, REVERSE, UPPER, decimal_operation
 from dpproxy.plan.engines.duckdb_types import narrowest, one_kind, representation
 from dpproxy.plan.engines.text_cuts import Growth
 from dpproxy.plan.logical.expr import Call, Expr, Hole, InList, Lit, Ref
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import LARGEST, facts, fits_int4
 from dpproxy.plan.properties.text_growth import CUTS, GROWING
 from dpproxy.sql.types import FLOATS, INTEGERS
 
@@ -25,16 +25,16 @@ _SIMPLE = {
     "lower": "lower({0})", "upper": UPPER.format("{0}"), "length": "length({0})", "trim": "trim({0}, {1})",
     "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})",
     "strpos": "strpos({0}, {1})", "reverse": REVERSE, "starts_with": "starts_with({0}, {1})",
-    "left": "left({0}, {1})", "right": "right({0}, {1})",
-    "substring": "substring({0}, {1}, {2})", "substring_from": "substring({0}, {1})", "md5": "md5({0})",
+    "md5": "md5({0})",
     "lpad": "lpad({0}, {1}, {2})", "rpad": "rpad({0}, {1}, {2})", "strftime": "strftime({0}, {1})",
     "regex": "regexp_matches({0}, {1}, 's')", "iregex": "regexp_matches({0}, {1}, 'is')",
-    "trunc_time": "date_trunc({0}, {1})", "epoch": "epoch({0})",
+    "epoch": "epoch({0})",
     "second": "(EXTRACT(microseconds FROM {0}) / 1000000.0)",
     "date_diff": "(CAST(epoch({0}) AS BIGINT) - CAST(epoch({1}) AS BIGINT)) // 86400",
 }  # fmt: skip
 _NUMERIC_UNARY = {"abs": "abs({0})", "floor": "floor({0})", "ceil": "ceil({0})", "neg": "(-{0})"}
 _EXTRACT = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
+INT32 = LARGEST["int4"]
 _COMPARE = {"=", "<>", "<", "<=", ">", ">="}
 _FEW = range(2, 5)
 """Items of a list with which DuckDB compares one by one: its planner writes the operand as many times, and those of nested lists
@@ -110,6 +110,21 @@ class DuckDBOperations(Engine):
         """The value keeps its own type, whatever it is compared as: a whole number stays one beside a DOUBLE."""
         text, compared = self.expr(value, names), self.comparable(value, other, names)
         return f"CASE WHEN {compared} = {self.comparable(other, value, names)} THEN NULL ELSE {text} END"
+
+    def _op_substring(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """DuckDB raises for places beyond 32 bits."""
+        return f"substring({self.expr(args[0], names)}, {', '.join(self._place(a, names) for a in args[1:])})"
+
+    _op_substring_from = _op_substring
+
+    def _op_left(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"{expr.op}({self.expr(args[0], names)}, {self._place(args[1], names)})"
+
+    _op_right = _op_left
+
+    def _place(self, arg: Expr, names: Names) -> str:
+        text = self.expr(arg, names)
+        return text if fits_int4(arg) else held_number(text, -INT32, INT32)
 
     def _op_split_part(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         text, mark, index = (self.expr(a, names) for a in args)
@@ -189,6 +204,12 @@ class DuckDBOperations(Engine):
     def _op_power(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         base, exponent = (self.number(a, names, "DOUBLE") for a in args)
         return f"pow({base} + 0, {exponent})"  # of -0 too: see Engine.key
+
+    def _op_trunc_time(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """The year of DuckDB's first days begins before them: what PostgreSQL truncates to nothing is nothing here."""
+        unit, moment = (self.expr(a, names) for a in args)
+        within = f"{moment} >= TIMESTAMP '4000-01-01 (BC)' OR {moment} = TIMESTAMP '-infinity'"
+        return f"(CASE WHEN {within} THEN date_trunc({unit}, {moment}) END)"
 
     def _op_date_add(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         return self._date_shift("+", args, names)

@@ -22,6 +22,8 @@ TYPES = {
     "text": "VARCHAR", "varchar": "VARCHAR", "bpchar": "VARCHAR", "unknown": "VARCHAR", "bool": "BOOLEAN", "date": "DATE",
     "timestamp": "TIMESTAMP", "timestamptz": "TIMESTAMP", "interval": "INTERVAL", "uuid": "UUID", "time": "TIME",
 }  # fmt: skip
+NARROW_TYPES = {"int2": "SMALLINT", "int4": "INTEGER"}
+"""Of whole numbers below 64 bits, what a cast to them is tried with."""
 
 
 def adds_in_64_bits(lo: int, hi: int, shift: int) -> bool:

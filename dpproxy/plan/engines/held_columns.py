@@ -24,7 +24,7 @@ class HeldColumns:
     _texts: dict[str, str] = field(default_factory=dict)
 
     def _name(self, expr: Expr) -> str:
-        return self._texts.setdefault(self.renderer.output(expr, self.block.names), f"v{len(self._texts)}")
+        return self._texts.setdefault(self.renderer.summand(expr, self.block.names), f"v{len(self._texts)}")
 
     def held(self, expr: Expr) -> tuple[Ref, dict[int, str]]:
         """Return the expression as a reference to its column, and the column's name in scope."""

@@ -25,7 +25,7 @@ from dpproxy.plan.engines.postgres_numbers import number_kind, number_literal
 from dpproxy.plan.engines.postgres_operations import PostgresOperations
 from dpproxy.plan.logical.expr import Agg, Case, Cast, Column, Expr, Lit, Win
 from dpproxy.plan.logical.measured import Added, Counted
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import beyond_type, facts
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
@@ -77,7 +77,11 @@ class Postgres(PostgresOperations):
         return f'{text}::text COLLATE "default"' if column.collated else f"{text}::text"
 
     def output(self, expr: Expr, names: Names) -> str:
-        """Spell `expr` as a column others refer to by its type alone."""
+        if beyond_type(expr):
+            return casts.int_to_int(self.expr(expr, names), expr.type)
+        return self.summand(expr, names)
+
+    def summand(self, expr: Expr, names: Names) -> str:
         if expr.type in INTEGERS and number_kind(expr) != "bigint":
             return casts.int_to_int(self.expr(expr, names), "int8")
         return self.expr(expr, names)
@@ -172,6 +176,8 @@ class Postgres(PostgresOperations):
 
     def window(self, expr: Win, names: Names) -> str:
         name, args = self._summands(expr.name, expr.args, names)
+        if name in ("lag", "lead"):
+            args = self.window_args(expr, names)
         if name == "ntile":
             args = [f"greatest(least({args[0]}, {INT32}), 1)::int"]
         if name in ("lag", "lead") and len(args) > 1:

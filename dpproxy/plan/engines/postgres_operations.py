@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ESCAPE_SEQUENCE, Refusal
 from dpproxy.plan.engines import postgres_times as times
-from dpproxy.plan.engines.base import APART, Engine, Names, quote
+from dpproxy.plan.engines.base import APART, Engine, Names, held_number, quote
 from dpproxy.plan.engines.postgres_casts import TYPES
 from dpproxy.plan.engines.postgres_functions import FUNCTIONS
 from dpproxy.plan.engines.postgres_numbers import ARITHMETIC, Arithmetic, number_kind
 from dpproxy.plan.engines.text_cuts import Growth, null_beyond_limit
 from dpproxy.plan.logical.expr import Call, Cast, Expr, Hole, Lit, Ref
+from dpproxy.plan.properties.facts import LARGEST, facts, fits_int4
 from dpproxy.plan.properties.text_growth import CUTS, GROWING
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 
@@ -25,14 +26,13 @@ _SIMPLE = {
     "is_false": "({0} IS FALSE)", "is_not_false": "({0} IS NOT FALSE)",
     "lower": "lower({0})", "upper": "upper({0})", "length": "length({0})", "trim": "btrim({0}, {1})",
     "ltrim": "ltrim({0}, {1})", "rtrim": "rtrim({0}, {1})", "strpos": "strpos({0}, {1})", "reverse": "reverse({0})",
-    "starts_with": "starts_with({0}, {1})", "left": "left({0}, {1}::int)", "right": "right({0}, {1}::int)",
-    "split_part": "split_part({0}, {1}, {2}::int)", "substring": "substr({0}, {1}::int, {2}::int)",
-    "substring_from": "substr({0}, {1}::int)", "md5": "md5({0})", "lpad": "lpad({0}, {1}::int, {2})",
+    "starts_with": "starts_with({0}, {1})", "md5": "md5({0})", "lpad": "lpad({0}, {1}::int, {2})",
     "rpad": "rpad({0}, {1}::int, {2})", "regex": "({0} ~ {1})", "iregex": "({0} ~* {1})",
 }  # fmt: skip
 _PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
 _COMPARE = {"=": "=", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "is_distinct": "IS DISTINCT FROM",
             "is_not_distinct": "IS NOT DISTINCT FROM"}  # fmt: skip
+INT32 = LARGEST["int4"]
 _DEFAULTS = {"text": "''::text", "boolean": "FALSE", "date": "'2000-01-01'::date", "timestamp": "'2000-01-01'::timestamp",
              "interval": "'0'::interval", "time": "'0:0'::time",
              "uuid": "'00000000-0000-0000-0000-000000000000'::uuid"}  # fmt: skip
@@ -97,6 +97,34 @@ class PostgresOperations(Engine):
 
     def plain(self, text: str, type_: str) -> str:
         return f"trim_scale({text})" if type_ == "numeric" else f"({text} + '0'::float8)"
+
+    def _place(self, arg: Expr, names: Names) -> str:
+        """A number of characters as an int, which a bigint may be too large for."""
+        text = self.output(arg, names)
+        return f"{text if fits_int4(arg) else held_number(text, -INT32, INT32)}::int"
+
+    def _op_left(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        return f"{expr.op}({self.expr(args[0], names)}, {self._place(args[1], names)})"
+
+    _op_right = _op_left
+
+    def _op_split_part(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """There is no field 0: PostgreSQL raises."""
+        place = self._place(args[2], names)
+        known = isinstance(args[2], Lit) and args[2].text not in (None, "0")
+        return (
+            f"split_part({self.expr(args[0], names)}, {self.expr(args[1], names)}, {place if known else f'NULLIF({place}, 0)'})"
+        )
+
+    def _op_substring(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
+        """PostgreSQL raises for a length below 0."""
+        places = [self._place(a, names) for a in args[1:]]
+        least = facts(args[-1]).span.lo
+        if len(places) > 1 and (least is None or least < 0):
+            places[1] = held_number(places[1], 0, INT32)
+        return f"substr({', '.join([self.expr(args[0], names), *places])})"
+
+    _op_substring_from = _op_substring
 
     def _op_nullif(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
         value, other = args

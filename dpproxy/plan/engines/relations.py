@@ -65,6 +65,10 @@ class Renderer:
         """Spell an expression that becomes a column."""
         return self._once("output", self.engine.output, expr, names)
 
+    def summand(self, expr: Expr, names: dict[int, str]) -> str:
+        """Spell an expression that becomes a column and is held within bounds next."""
+        return self._once("summand", self.engine.summand, expr, names)
+
     def key(self, expr: Expr, names: dict[int, str]) -> str:
         """Spell an expression that rows are grouped by, and groups are shown by."""
         return self._once("key", self.engine.key, expr, names)

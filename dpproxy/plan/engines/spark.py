@@ -37,7 +37,7 @@ from dpproxy.plan.engines.spark_types import (
     written,
 )
 from dpproxy.plan.logical.expr import Agg, Cast, Column, Expr, InQuery, Lit, Ref, Scalar, Win, walk
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import beyond_type, facts
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS, TIMES
@@ -93,6 +93,11 @@ class Spark(SparkOperations):
         return times.clocks_of(quote(column.zone), utc) if column.zone else utc
 
     def output(self, expr: Expr, names: Names) -> str:
+        if beyond_type(expr):
+            return _narrowed(self.summand(expr, names), _NARROW[expr.type], "BIGINT")
+        return self.summand(expr, names)
+
+    def summand(self, expr: Expr, names: Names) -> str:
         if any(isinstance(e, InQuery) for e in walk(expr)):
             raise refused("IN (SELECT ...) as a value", "Sail cannot run it", "Join the subquery, or put it into WHERE.")
         text = self.expr(expr, names)
@@ -188,7 +193,7 @@ class Spark(SparkOperations):
         if expr.name in _COUNTED and any(not isinstance(a, Lit) for a in _counts(expr)):
             raise refused(f"`{expr.name}` by a number that is not constant")
         if expr.name in _COUNTED:
-            args = [self.expr(a, names) for a in expr.args]
+            args = self.window_args(expr, names)
             at = 0 if expr.name == "ntile" else 1
             if len(args) > at:
                 args[at] = self._place(expr)

@@ -36,9 +36,8 @@ def _place(value: Expr, what: str) -> Expr:
 
 def _within(value: Expr, least: int, most: int) -> Expr:
     """A number moved to the nearer end of a range; NULL stays NULL."""
-    low, high = Lit("int4", str(least)), Lit("int4", str(most))
-    inside = Call("bool", "and", (compare(">=", value, low), compare("<=", value, high)))
-    return Case("int4", ((inside, value), (compare("<", value, low), low), (compare(">", value, high), high)), None)
+    held = Call("int4", "greatest", (Call("int4", "least", (value, Lit("int4", str(most)))), Lit("int4", str(least))))
+    return Case("int4", ((Call("bool", "is_not_null", (value,)), held),), None)
 
 
 def substring(args: Sequence[Expr]) -> Expr:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dpproxy.plan.kernel.classes import Ids, ids
+from dpproxy.plan.kernel.kinds import becomes
 from dpproxy.plan.kernel.leaves import Kind, Leaf, Unproven
 from dpproxy.plan.logical.expr import Agg, Call, Column, Expr, Ref, Relation
 from dpproxy.plan.logical.relation import Filter, Join, Project, Public, Scan
@@ -50,6 +51,8 @@ class Columns:
         """Take down columns of a set operation: of numbers that are of one kind on all sides it is that kind."""
         for column, below in zip(columns, zip(*sides, strict=True), strict=True):
             self.read(below)
+            if not all(becomes(c.type, column.type) for c in below):
+                raise Unproven("a set operation of columns of other kinds")
             exact = column.exact if {c.exact for c in below} == {column.exact} else ""
             self._take(column, (column.type, exact), tuple(c.id for c in below))
 
@@ -67,8 +70,9 @@ class Columns:
     def read(self, columns: Iterable[Column]) -> None:
         """Raise Unproven for a column that nothing may read, or that is read as of another kind."""
         for column in columns:
-            kind = (column.type, column.exact)
-            if self._known.get(column.id, (kind,))[0] != kind:
+            if column.id not in self._known:
+                raise Unproven("a column of no relation is read")
+            if self._known[column.id][0] != (column.type, column.exact):
                 raise Unproven("a column is read that nothing can be made of, or as of another kind")
 
     def check_order(self, rows: Relation, order: Iterable[Expr]) -> None:

@@ -116,9 +116,10 @@ class Deriving:
         check = owners.expressions.check
         varying = frozenset(i for i, key in enumerate(rows.keys) if not check(key, found))
         for value in rows.values:
-            for expr in (value.value, value.where) if value is not None else ():
-                if expr is not None:
-                    check(expr, found)
+            if value is not None and value.value is not None:
+                check(value.value, found)
+            if value is not None and value.where is not None:
+                owners.expressions.condition(value.where, found)
         return found, frozenset() if found.one else varying
 
     def _filled(self, found: Found, declared: m.Declared) -> Found:

@@ -27,8 +27,14 @@ def combinations(groups: Declared, owners: Owners, varying: frozenset[int]) -> i
 def _part(part: DeclaredPart, owners: Owners, varying: frozenset[int]) -> int | None:
     if any(owners.of(scan).private for scan in part.scans):
         raise Unproven("declared groups are read from a private table")
-    for expr in (*part.conditions, *(key for _, key in part.keys)):
-        owners.expressions.check(expr, Owned())
+    for column, domain in part.columns:
+        owners.columns.given((column,), domain)
+    for stray in part.strays:
+        owners.columns.given((stray.stray, *stray.tests), stray.rows)
+    for condition in part.conditions:
+        owners.expressions.condition(condition, Owned())
+    for _, key in part.keys:
+        owners.expressions.check(key, Owned())
     if not any(number in varying for number, _ in part.keys):
         return 1
     if part.scans:

@@ -1,7 +1,7 @@
 """What is computed of a row: total operations alone, subqueries and windows that look at no other unit's rows.
 
-Knows: expressions, the lists of `allowed`. Must not know: how an engine spells them, the planner's facts. `check` says whether an
-expression has one value in all rows of a unit: it has where all it reads has, and it looks at nothing but its own row.
+Knows: expressions, what operations take (`kinds`). Must not know: how engines spell them, the planner's facts. `check` says
+whether an expression has one value in all rows of a unit: it has where all it reads has, and it looks at nothing but its own row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from dpproxy.plan.kernel.allowed import AGGREGATES, BY_CONSTANTS, BY_PLACE, FRAME, OPERATIONS, WINDOWS
+from dpproxy.plan.kernel import kinds
+from dpproxy.plan.kernel.allowed import BY_PLACE, FRAME
 from dpproxy.plan.kernel.classes import NONE, Ids
 from dpproxy.plan.kernel.columns import Columns
 from dpproxy.plan.kernel.leaves import Unproven
@@ -51,33 +52,55 @@ class Expressions:
         """Return whether the value is one in all rows of a unit. Raises Unproven. `windows`: the relation that windows of the
         expression look at; None where there is to be none."""
         match expr:
-            case Ref(column=column):
+            case Ref(type=type_, column=column):
                 self.columns.read((column,))
+                if type_ != column.type:
+                    raise Unproven("a column is read as of another kind")
                 return column.id in rows.constant or column.id in rows.owner
-            case Lit() | Hole():
+            case Lit():
+                kinds.check_literal(expr)
                 return True
-            case Call(op=op, args=args):
-                if op not in OPERATIONS or (op in BY_CONSTANTS and not all(isinstance(a, Lit) for a in args[1:])):
-                    raise Unproven(f"`{op}` of these is not on the list of total operations")
+            case Hole():
+                return True
+            case Call(args=args):
+                kinds.check_call(expr)
                 return self._all(args, rows, outer, windows)
             case Cast(arg=arg):
+                kinds.check_cast(expr)
                 return self.check(arg, rows, outer, windows)
             case Case(whens=whens, default=default):
+                kinds.check_case(expr)
                 parts = [e for when in whens for e in when] + ([default] if default is not None else [])
                 return self._all(parts, rows, outer, windows)
             case InList(arg=arg, items=items):
+                self._yields(expr, "bool")
+                for item in items:
+                    kinds.check_pair(arg, item)
                 return self._all((arg, *items), rows, outer, windows)
             case InQuery():
+                self._yields(expr, "bool")
                 self._member(expr, rows, outer)
             case Exists(relation=relation):
+                self._yields(expr, "bool")
                 self._own(self._relations.of(relation, rows.owner | outer))
             case Scalar(relation=relation, value=value):
+                self._yields(expr, value.type)
                 self._scalar(relation, value, rows.owner | outer)
             case Win():
                 self._window(expr, rows, outer, windows)
             case _:
                 raise Unproven(f"no rule for {type(expr).__name__} here")
         return False
+
+    def condition(self, expr: Expr, rows: Owned, outer: Ids = NONE) -> None:
+        """Check what rows are kept by."""
+        self._yields(expr, "bool")
+        self.check(expr, rows, outer)
+
+    @staticmethod
+    def _yields(expr: Expr, type_: str) -> None:
+        if expr.type != type_:
+            raise Unproven(f"an expression of type {type_} is called {expr.type}")
 
     def _all(self, parts: Iterable[Expr], rows: Owned, outer: Ids, windows: Relation | None) -> bool:
         found = [self.check(part, rows, outer, windows) for part in parts]  # every one is checked
@@ -105,7 +128,8 @@ class Expressions:
             self.check(arg, rows, outer)
         around = rows.owner | outer
         found = self._relations.of(expr.relation, around)
-        for column in expr.columns:
+        for arg, column in zip(expr.args, expr.columns, strict=True):
+            kinds.check_pair(arg, column)
             self.check(column, found, around)
         if not found.private or found.fixed:
             return
@@ -118,16 +142,19 @@ class Expressions:
 
     def aggregate(self, agg: Expr, rows: Owned, outer: Ids) -> None:
         """Check an aggregate of rows that are grouped."""
-        if not isinstance(agg, Agg) or agg.name not in AGGREGATES or agg.fractions:
+        if not isinstance(agg, Agg):
             raise Unproven("this is no aggregate of one unit's rows")
-        parts = [*agg.args, *(e for e, _, _ in agg.order), *([agg.where] if agg.where is not None else [])]
-        self._all(parts, rows, outer, None)
+        kinds.check_aggregate(agg)
+        if agg.where is not None:
+            self.condition(agg.where, rows, outer)
+        self._all((*agg.args, *(e for e, _, _ in agg.order)), rows, outer, None)
 
     def _window(self, win: Win, rows: Owned, outer: Ids, over: Relation | None) -> None:
         """A partition holds rows of one unit, and no two orders of them give different results (`Columns`): then what is made of
         a unit's rows follows from these."""
-        if over is None or win.name not in WINDOWS or not FRAME.fullmatch(win.frame):
+        if over is None or not FRAME.fullmatch(win.frame):
             raise Unproven(f"window function {win.name} here")
+        kinds.check_window(win)
         self._all((*win.args, *win.partition, *(e for e, _, _ in win.order)), rows, outer, None)
         by_unit = any(isinstance(p, Ref) and p.column.id in rows.owner for p in win.partition)
         if rows.private and not rows.fixed and not by_unit:

@@ -19,6 +19,7 @@ from dpproxy.plan.kernel.allowed import SET_OPERATIONS
 from dpproxy.plan.kernel.classes import NONE, Classes, Ids, compared, ids, present
 from dpproxy.plan.kernel.columns import named
 from dpproxy.plan.kernel.expressions import Expressions
+from dpproxy.plan.kernel.kinds import becomes
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, Relation, Win, conjuncts
@@ -43,8 +44,10 @@ class Owners:
             case Scan():
                 return self._scan(node)
             case Values(columns=columns, rows=rows):
-                for expr in (e for row in rows for e in row):
+                for column, expr in ((c, e) for row in rows for c, e in zip(columns, row, strict=True)):
                     self.expressions.check(expr, Owned(), outer)
+                    if not becomes(expr.type, column.type):
+                        refuse("constants of another kind than their column")
                 self.columns.given(columns, rows)
                 return Owned()
             case Staged(columns=columns, index=index):
@@ -127,7 +130,7 @@ class Owners:
             )
             found = replace(found, fixed=any(p.fixed for p in private) or bool(found.owner & outer))
         for condition in conditions:
-            self.expressions.check(condition, found, outer)
+            self.expressions.condition(condition, found, outer)
         return found
 
     def _left(self, node: Join, outer: Ids) -> Owned:
@@ -153,7 +156,7 @@ class Owners:
             both = replace(left, one=False, numbers=NONE)
             during = replace(both, owner=frozenset().union(*(classes.members(i) for i in left.owner)))
         for condition in on:
-            self.expressions.check(condition, during, outer)
+            self.expressions.condition(condition, during, outer)
         return both
 
     def _full(self, node: Join, outer: Ids) -> Owned:
@@ -167,7 +170,7 @@ class Owners:
         left, right = _resolved([left, right], classes)
         owner = _common([left, right], classes)
         for condition in on:
-            self.expressions.check(condition, Owned(True, owner), outer)
+            self.expressions.condition(condition, Owned(True, owner), outer)
         fixed = left.fixed and right.fixed
         return Owned(True, origins=left.origins | right.origins, fixed=fixed, either=(left.owner, right.owner))
 

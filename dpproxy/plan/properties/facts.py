@@ -45,6 +45,7 @@ SPANS = {
     "int8": Interval(Fraction(-(2**63)), Fraction(2**63 - 1)),
     "bool": Interval(Fraction(0), Fraction(1)),
 }
+LARGEST = {"int2": 2**15 - 1, "int4": 2**31 - 1, "int8": 2**63 - 1}
 _KNOWN = "_facts"  # beside the fields: neither compared nor copied
 
 
@@ -64,6 +65,21 @@ def facts(expr: Expr) -> Facts:
     if known is None:
         known = expr.__dict__[_KNOWN] = _found(expr)
     return known
+
+
+def beyond_type(expr: Expr) -> bool:
+    """Tell whether a whole number may be one that its type of 16 or 32 bits cannot hold, for which PostgreSQL would raise. As a
+    column it would be taken for one that fits (`_column`)."""
+    return expr.type in ("int2", "int4") and not isinstance(expr, Ref) and not _fits(expr, expr.type)
+
+
+def fits_int4(expr: Expr) -> bool:
+    return _fits(expr, "int4")
+
+
+def _fits(expr: Expr, type_: str) -> bool:
+    found, most = facts(expr).span, LARGEST[type_]
+    return found.lo is not None and found.hi is not None and -most - 1 <= found.lo and found.hi <= most
 
 
 def _found(expr: Expr) -> Facts:

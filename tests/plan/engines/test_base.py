@@ -62,7 +62,7 @@ def test_parts_stand_in_their_places(dialect: Dialect) -> None:
     text = spelled.expr(case, {1: "t.x"})
     assert text.index("t.x") < text.index("1") < text.index("2")
     assert hole(3, "int4") in spelled.expr(Hole("int4", 3), {})
-    with pytest.raises(KeyError):
+    with pytest.raises(Refusal):
         spelled.expr(x, {})
 
 

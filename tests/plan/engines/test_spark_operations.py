@@ -42,7 +42,7 @@ def test_what_is_not_proven_equal_is_refused_with_its_reason() -> None:
         assert why in caught.value.message
     with pytest.raises(Refusal, match="`unheard_of`"):
         Spark().expr(UNHEARD, {})
-    assert set(REFUSED) <= allowed.OPERATIONS
+    assert allowed.OPERATIONS.keys() >= set(REFUSED)
 
 
 @pytest.mark.parametrize("value", [-(2**63), 2**63 - 1, 0, -7])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from dpproxy.plan.kernel.allowed import BY_CONSTANTS
+from dpproxy.plan.kernel.allowed import CONSTANT
 from dpproxy.plan.logical.expr import TRUE, Call, Column, Expr, InQuery, Lit, Ref, Relation, Win, conjunction, conjuncts
 from dpproxy.plan.logical.measured import (
     Added,
@@ -357,8 +357,9 @@ def _call(node: Call) -> Changed:
 
 def _constants(node: Call) -> Changed:
     """A pattern, or a zone, that rows decide."""
-    if node.op in BY_CONSTANTS and len(node.args) > 1:
-        yield "a constant that rows decide", replace(node, args=(node.args[0], node.args[0], *node.args[2:]))
+    for i in CONSTANT.get(node.op, ()):
+        for j in (j for j in range(len(node.args)) if i < len(node.args) and not isinstance(node.args[j], Lit)):
+            yield "a constant that rows decide", replace(node, args=(*node.args[:i], node.args[j], *node.args[i + 1 :]))
 
 
 def _window(node: Win) -> Changed:

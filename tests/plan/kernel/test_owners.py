@@ -80,7 +80,7 @@ TAKEN: dict[str, tuple[Relation, set[int], bool, set[int]]] = {
     "both sides of a union": (Union((UNIT, OTHER), SIDES), {52}, False, {52}),
     "each once": (Distinct((UNIT,), Union((UNIT,), tuple(alias(s, s.columns[0], first=80 + 5 * i) for i, s in enumerate(SIDES)))),
                   {52}, True, {52}),
-    "a constant beside": (project(PEOPLE, call("+", ref(HOME), ONE)), {1}, True, {1, 2, 3, 50}),
+    "a constant beside": (project(PEOPLE, call("+", ref(HOME), ONE, type_="int4")), {1}, True, {1, 2, 3, 50}),
     "each one's first order": (FIRSTS, {11}, True, {10, 11, 12, 50}),
     "own orders": (where(PEOPLE, Exists("bool", where(ORDERS, equal(BUYER, PERSON)))), {1}, True, {1, 2, 3}),
     "own order among": (
