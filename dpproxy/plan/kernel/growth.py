@@ -1,4 +1,4 @@
-"""How far a unit's share of a statement can grow: how many rows are made of those that it has in tables.
+"""How far a unit's share of a statement can grow: how many rows are gone through for those that it has in tables.
 
 Knows: relations, leaves, what is known of rows that the facade hands over. Must not know: what the planner reckons
 (`plan.measure.amplification`), engines, texts. A relation that it does not know is refused.
@@ -6,24 +6,43 @@ Knows: relations, leaves, what is known of rows that the facade hands over. Must
 Lemma. Let a unit have at most R rows in each table, R >= 1. Then each relation has at most `times` * R**`power` rows of it, and
 one without private rows at most `times` rows: filters take rows away, projections keep their number, groups are no more than
 rows. A join has for each row of one source as many as rows of the others meet it: one where equalities with what is there
-already fix a key, else all (of public rows: all that share a value). That holds in any order; the best one found is taken. A
-subquery is a relation by itself: conditions on the row around it are left out.
+already fix a key, else all (of public rows: all that share a value). That holds in any order; the best one found is taken.
+
+A subquery that reads the row around it may be computed again for each of these rows: all that it goes through counts once for
+each of them, whole private tables too. In it the columns of that row are known. One that is computed where a column that holds
+it is read (`Share.late`) counts there. A subquery that reads nothing around it is computed once, and looked up by a hash of one
+value; an EXISTS of equalities alone that stands among the conditions of a join is a join by these. Where the frame of a window
+begins anew for each row, it is gone through again for each row.
 
 A unit whose rows become many is one whose presence costs time: beyond `TIMES` or `POWER` nothing runs, whoever is there.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from types import MappingProxyType
 
-from dpproxy.plan.kernel.classes import Ids, ids
+from dpproxy.plan.kernel.classes import NONE, Ids, ids
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
 from dpproxy.plan.kernel.owners import gathered, refuse
+from dpproxy.plan.kernel.shares import (
+    Share,
+    Size,
+    Subquery,
+    free_reads,
+    is_lookup,
+    joined,
+    met,
+    parts,
+    reads_of,
+    renamed,
+    ties_of,
+)
 from dpproxy.plan.logical import relation as r
 from dpproxy.plan.logical.expr import (
-    Call,
     Exists,
     Expr,
     InQuery,
@@ -31,8 +50,8 @@ from dpproxy.plan.logical.expr import (
     Ref,
     Relation,
     Scalar,
+    Win,
     conjuncts,
-    has_subquery,
     references,
     walk,
 )
@@ -40,64 +59,90 @@ from dpproxy.plan.logical.expr import (
 TIMES = 30_000
 """Rows of a relation for one row of a unit: the days of 80 years."""
 POWER = 2
-"""Rows of a unit may be paired with its others, and these pairs not with others again."""
+"""Rows of a unit may meet its others, and these pairs no third ones again."""
 UNCOUNTED = 10_000
 """What public tables count as that nobody counted."""
 HANDED, LOOKED_UP = 10_000, 100_000
 """Rows that the facade hands over at most, and where a private row meets them by a key alone: it refuses more
 (`plan.outer.staged_rows`)."""
 
-Tie = tuple[int, Ids, bool]
-"""A column that an equality makes a function of others, and whether NULL equals NULL in it."""
-
-
-@dataclass(frozen=True, order=True)
-class Size:
-    """This is `times` * R**`power`."""
-
-    power: int = 0
-    times: int = 1
-
-    def __mul__(self, other: Size) -> Size:
-        return Size(self.power + other.power, self.times * other.times)
-
-    def __add__(self, other: Size) -> Size:
-        return Size(max(self.power, other.power), self.times + other.times)
-
-
-@dataclass(frozen=True)
-class Share:
-    """What a relation has of a unit, or in all where it is public. `keys`: columns no two rows share all values of; `most`: how
-    many public rows share a value of a column; `nulls`: NULL is a value of these."""
-
-    columns: Ids
-    private: bool
-    size: Size
-    keys: tuple[Ids, ...] = ()
-    most: Mapping[int, int] = field(default_factory=dict)
-    nulls: bool = False
-
 
 class Growth:
-    """Derives shares. `largest`: the size of the largest relation with private rows so far."""
+    """Derives shares. `around`: columns of rows around a subquery, `late`: those computed late. `largest`: the size of the
+    largest relation with private rows so far, each row as often as it is gone through; `read`: of the largest public one."""
 
-    def __init__(self, leaves: Leaves, handed: Mapping[int, r.Beside]) -> None:
-        self._leaves, self._handed, self.largest = leaves, handed, Size()
+    def __init__(
+        self, leaves: Leaves, handed: Mapping[int, r.Beside], around: Ids = NONE, late: Mapping[int, Size] = MappingProxyType({})
+    ) -> None:
+        self._leaves, self._handed, self._around, self._late = leaves, handed, around, late
+        self.largest = self.read = Size()
 
     def of(self, node: Relation) -> Share:
         share = self._of(node)
-        if share.private:
-            if share.size.times > TIMES or share.size.power > POWER:
-                refuse(f"a row of a unit becomes more than {TIMES} rows, or pairs of its rows are paired again")
-            self.largest = max(self.largest, share.size)
+        self._counted(share.size, share.private)
         return share
 
-    def computed(self, exprs: Iterable[Expr]) -> None:
-        """Go through the subqueries of expressions."""
-        for part in (part for expr in exprs for part in walk(expr)):
-            if isinstance(part, InQuery | Exists | Scalar):
-                self.of(part.relation)
-                self.computed(part.columns if isinstance(part, InQuery) else (part.value,) if isinstance(part, Scalar) else ())
+    def computed(self, exprs: Iterable[Expr], share: Share) -> list[Size | None]:
+        """Go through the subqueries of expressions, which are computed for the rows of a share; and return what is gone through
+        for each expression where it is computed."""
+        again = []
+        for expr in exprs:
+            again.append(self._again(expr, share))
+            self._gone_through(again[-1], share)
+            for window in (part for part in walk(expr) if isinstance(part, Win)):
+                self._counted(share.size * _frame(window, share.size), share.private)
+        return again
+
+    def _counted(self, size: Size, private: bool) -> None:
+        if private:
+            if size.times > TIMES or size.power > POWER:
+                refuse(f"a row of a unit becomes more than {TIMES} rows, or pairs of its rows are paired again")
+            self.largest = max(self.largest, size)
+        else:
+            self.read = max(self.read, size)
+
+    # --- expressions
+
+    def _again(self, expr: Expr, share: Share, condition: bool = False) -> Size | None:
+        """What its subqueries go through for each row that it is computed for. `condition`: it is one of a join."""
+        late = {**self._late, **share.late}
+        again = [late[c.id] for c in references(expr) if c.id in late]
+        for part in (part for part in walk(expr) if isinstance(part, Subquery)):
+            free = free_reads(part)
+            once = _is_once(part, free, condition and part is expr) or self._is_join(part, free, condition and part is expr)
+            inner = Growth(self._leaves, self._handed, NONE if once else self._around | share.columns, late)
+            below = inner.of(part.relation)
+            inner.computed(
+                part.columns if isinstance(part, InQuery) else (part.value,) if isinstance(part, Scalar) else (), below
+            )
+            if once:
+                self.largest, self.read = max(self.largest, inner.largest), max(self.read, inner.read)
+            else:
+                again.append(max(inner.largest, inner.read))
+        return max(again, default=None)
+
+    def _is_join(self, part: Subquery, free: Ids, condition: bool) -> bool:
+        """Whether it is an EXISTS that reads of rows around it what its own rows are to equal, and nothing else: among the
+        conditions of a join, or over public rows alone, of which the equal ones are in a hash table."""
+        if not isinstance(part, Exists):
+            return False
+        node, equal, same = part.relation, True, True
+        while isinstance(node, r.Filter):
+            for conjunct in (c for c in conjuncts(node.condition) if free & reads_of(c)):
+                equal &= is_lookup(conjunct, free, ("=",))
+                same &= is_lookup(conjunct, free, ("=", "is_not_distinct"))
+            node = node.child
+        return not free & free_reads(node) and ((condition and equal) or (same and not self._is_private(node)))
+
+    def _is_private(self, node: Relation) -> bool:
+        scans = [self._leaves.get(part.source) for part in parts(node) if isinstance(part, r.Scan)]
+        return any(leaf is None or leaf.private for leaf in scans)
+
+    def _gone_through(self, again: Size | None, share: Share) -> None:
+        if again is not None:
+            self._counted(share.size * again, share.private)
+
+    # --- relations
 
     def _of(self, node: Relation) -> Share:
         match node:
@@ -106,32 +151,32 @@ class Growth:
             case r.Values(columns=columns, rows=rows):
                 cells = {c.id: _told_apart([row[i] for row in rows]) for i, c in enumerate(columns)}
                 often = {i: max(Counter(texts).values(), default=0) for i, texts in cells.items() if texts is not None}
-                return Share(ids(columns), False, Size(0, max(len(rows), 1)), (), often)
+                share = Share(ids(columns), False, Size(0, max(len(rows), 1)), (), often)
+                self.computed((cell for row in rows for cell in row), replace(share, size=Size()))
+                return share
             case r.Staged(columns=columns, index=index):
                 return _handed_over(ids(columns), self._handed.get(index))
             case r.Public(child=child):
                 return self.of(child)
             case r.Filter() | r.Join(kind="inner") | r.Join(kind="cross", on=None):
-                sources, conditions = gathered(node)
-                self.computed(conditions)
-                return _joined([self.of(source) for source in sources], conditions)
+                return self._block(node)
             case r.Join(kind="left" | "full"):
                 return self._outer(node)
-            case r.Project(child=child, columns=columns, items=items):
-                self.computed(items)
-                return _renamed(self.of(child), ids(columns), items, node)
+            case r.Project():
+                return self._project(node)
             case r.Aggregate(child=child, columns=columns, keys=keys, aggs=aggs):
-                self.computed((*keys, *aggs))
+                below = self.of(child)
+                self.computed((*keys, *aggs), below)
                 named = ids(columns[: len(keys)])
-                below = _renamed(self.of(child), named, keys, node)
+                below = renamed(below, named, keys, node)
                 size = below.size if keys else Size()
                 return Share(ids(columns), below.private, size, (named, *below.keys))
             case r.Distinct(child=child, columns=columns):
                 below = self.of(child)
-                return replace(below, keys=(*below.keys, ids(columns)))
-            case r.Union(columns=columns, children=children):
-                sides = [self.of(child) for child in children]
-                return Share(ids(columns), any(s.private for s in sides), sum((s.size for s in sides), Size(0, 0)))
+                self.computed((Ref(c.type, c) for c in child.columns), below)
+                return replace(below, keys=(*below.keys, ids(columns)), late={})
+            case r.Union():
+                return self._union(node)
             case _:
                 raise Unproven(f"no rule for how {type(node).__name__} grows")
 
@@ -146,13 +191,71 @@ class Growth:
         rows = Size(0, UNCOUNTED if leaf.rows is None else max(leaf.rows, 1))
         return Share(ids(scan.columns), False, rows, keys, {named[n]: most for n, most in leaf.most.items() if n in named})
 
+    def _block(self, node: Relation) -> Share:
+        """Inner joins and filters. A condition on one source alone is computed for its rows, another for those of the join."""
+        nodes, conditions = gathered(node)
+        sources = [self._of(n) if isinstance(n, FOUND) else self.of(n) for n in nodes]
+        for each in sources:
+            if each.private:
+                self._counted(each.size, True)
+        whole = joined(sources, conditions, self._around, self._late)
+        for condition in conditions:
+            reads = reads_of(condition)
+            touched = [s for s in sources if s.columns & reads]
+            at = joined(touched, conditions, self._around, self._late) if len(touched) == 1 else whole
+            self._gone_through(self._again(condition, whole, True), at)
+        return whole
+
     def _outer(self, node: r.Join) -> Share:
         """What the inner join has, and rows that meet nothing: keys of the other side are NULL in these."""
         left, right, on = self.of(node.left), self.of(node.right), conjuncts(node.on)
-        self.computed(on)
-        inner = _joined([left, right], on)
-        size = min(inner.size + left.size, left.size * _met(right, _ties(on), left.columns)[1])
+        inner = joined([left, right], on, self._around, self._late)
+        self.computed(on, inner)
+        most = met(right, ties_of(on, {**self._late, **inner.late}), left.columns | self._around)[1]
+        size = min(inner.size + left.size, left.size * most)
         return replace(inner, size=size + right.size if node.kind == "full" else size)
+
+    def _project(self, node: r.Project) -> Share:
+        below = self.of(node.child)
+        again = {c.id: size for c, size in zip(node.columns, self.computed(node.items, below), strict=False)}
+        late = {i: size for i, size in {**below.late, **again}.items() if size is not None}
+        return replace(renamed(below, ids(node.columns), node.items, node), late=late)
+
+    def _union(self, node: r.Union) -> Share:
+        sides = [self.of(child) for child in node.children]
+        late: dict[int, Size] = {}
+        for child, side in zip(node.children, sides, strict=True):
+            for mine, its in zip(node.columns, child.columns, strict=False):
+                if its.id in side.late:
+                    late[mine.id] = max(late.get(mine.id, Size()), side.late[its.id])
+        size = sum((s.size for s in sides), Size(0, 0))
+        return Share(ids(node.columns), any(s.private for s in sides), size, late=late)
+
+
+FOUND = (r.Scan, r.Values, r.Staged)
+"""Of public rows an engine finds those that are asked for."""
+
+
+def _frame(window: Win, rows: Size) -> Size:
+    """How many rows are gone through for each one: of a frame that begins anew no more than it has, or than there are."""
+    if not window.frame or (window.frame.startswith(_GROWING) and "EXCLUDE" not in window.frame):
+        return Size()
+    found = _SLIDING.search(window.frame)
+    if found is not None and (most := sum(map(int, filter(None, found.groups()))) + 1) * rows.times <= TIMES:
+        return Size(0, most)
+    return rows
+
+
+_GROWING = ("ROWS BETWEEN UNBOUNDED PRECEDING", "RANGE BETWEEN UNBOUNDED PRECEDING", "GROUPS BETWEEN UNBOUNDED PRECEDING")
+_SLIDING = re.compile(r"ROWS BETWEEN (?:(\d+) PRECEDING|CURRENT ROW) AND (?:(\d+) FOLLOWING|CURRENT ROW|\d+ PRECEDING)")
+
+
+def _is_once(part: Subquery, free: Ids, condition: bool) -> bool:
+    """Whether a subquery that reads nothing around it is looked up by a hash: of several values one that is NULL is none to look
+    up by."""
+    if isinstance(part, InQuery):
+        return not free and ((condition and not part.negated) or len(set(part.args)) == 1)
+    return not free
 
 
 def _told_apart(cells: Sequence[Expr]) -> list[object] | None:
@@ -169,56 +272,3 @@ def _handed_over(columns: Ids, known: r.Beside | None) -> Share:
     unknown = LOOKED_UP if 0 < len(most) < len(known.columns) else HANDED
     keys = [frozenset((i,)) for i, n in most.items() if n == 1] + ([Ids()] if known.size == 1 else [])
     return Share(columns, False, Size(0, unknown if known.size is None else max(known.size, 1)), tuple(keys), most, known.nulls)
-
-
-def _renamed(share: Share, columns: Ids, items: Sequence[Expr], node: Relation) -> Share:
-    """The same rows under other columns; keys of which some are missing are none."""
-    pairs = [(e.column.id, c.id) for c, e in zip(node.columns, items, strict=False) if isinstance(e, Ref)]
-    names = {**dict(pairs), **{i: i for i in columns}}
-    keys = tuple(frozenset(names[i] for i in key) for key in share.keys if key <= names.keys())
-    most = {new: share.most[old] for old, new in (*pairs, *((i, i) for i in columns)) if old in share.most}
-    return replace(share, columns=columns, keys=keys, most=most)
-
-
-# --- joins
-
-
-def _joined(sources: Sequence[Share], conditions: Sequence[Expr]) -> Share:
-    if len(sources) == 1:
-        return sources[0]
-    ties, private = _ties(conditions), any(s.private for s in sources)
-    sizes = [min(_begun_at(s, sources, ties, tied) for tied in (False, True)) for s in sources]
-    size = min(size for size, s in zip(sizes, sources, strict=True) if s.private == private)
-    once = [s for size, s in zip(sizes, sources, strict=True) if size == s.size]  # no other repeats its rows
-    most = {i: n for s in once for i, n in s.most.items()}
-    return Share(Ids().union(*(s.columns for s in sources)), private, size, tuple(k for s in once for k in s.keys), most)
-
-
-def _begun_at(start: Share, sources: Sequence[Share], ties: Sequence[Tie], tied: bool) -> Size:
-    """The rows of a join: each next source the one that repeats rows least, or `tied`, first those that equalities fix something
-    of."""
-    size, known, waiting = start.size, start.columns, [s for s in sources if s is not start]
-    while waiting:
-        found = [_met(source, ties, known) for source in waiting]
-        at = min(range(len(waiting)), key=lambda i: (tied and found[i][0], found[i][1]))
-        size, known = size * found[at][1], known | waiting.pop(at).columns
-    return size
-
-
-def _met(source: Share, ties: Sequence[Tie], known: Ids) -> tuple[bool, Size]:
-    """Whether no equality fixes a column of a source, and how many of its rows meet one whose columns are known."""
-    fixed = {c for c, others, nulls in ties if c in source.columns and others <= known and (source.nulls or not nulls)}
-    if any(key <= fixed for key in source.keys):
-        return False, Size()
-    shared = [] if source.private else [Size(0, max(n, 1)) for i, n in source.most.items() if i in fixed]
-    return not fixed, min([source.size, *shared])
-
-
-def _ties(conditions: Sequence[Expr]) -> list[Tie]:
-    found = []
-    for condition in conditions:
-        if isinstance(condition, Call) and condition.op in ("=", "is_not_distinct") and not has_subquery(condition):
-            for side, other in (condition.args, condition.args[::-1]):
-                if isinstance(side, Ref):
-                    found.append((side.column.id, ids(references(other)), condition.op != "="))
-    return found

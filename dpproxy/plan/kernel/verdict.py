@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dpproxy.plan.kernel.contributions import Deriving, Found, Reach
-from dpproxy.plan.kernel.growth import Growth, Size
+from dpproxy.plan.kernel.growth import Growth
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
+from dpproxy.plan.kernel.shares import Share, Size
 from dpproxy.plan.logical.expr import Relation
 from dpproxy.plan.logical.measured import Numbered, Statement, Written, rows_of
 from dpproxy.plan.logical.relation import Beside
@@ -77,15 +78,14 @@ def check_table(defined: Written, made: Written, leaves: Leaves, stored: Stored)
 
 
 def _grown(trees: Trees, growth: Growth) -> Size:
-    """How much of a unit's rows all queries make; most are of one relation."""
-    known: dict[int, Relation] = {}
+    """How much of a unit's rows all queries go through; most are of one relation."""
+    known: dict[int, tuple[Relation, Share]] = {}
     for tree in (trees.main, *trees.side, *([trees.first] if trees.first is not None else [])):
         rows = rows_of(tree)
-        growth.computed(rows.keys)
-        growth.computed(e for v in rows.values if v is not None for e in (v.value, v.where) if e is not None)
-        known[id(rows.child)] = rows.child
-    for relation in known.values():
-        growth.of(relation)
+        if id(rows.child) not in known:
+            known[id(rows.child)] = rows.child, growth.of(rows.child)
+        values = (e for v in rows.values if v is not None for e in (v.value, v.where) if e is not None)
+        growth.computed((*rows.keys, *values), known[id(rows.child)][1])
     return growth.largest
 
 

@@ -15,7 +15,7 @@ from dpproxy.plan.known_tables import Env
 from dpproxy.plan.logical.expr import Column, Expr
 from dpproxy.plan.logical.interval import OPEN
 from dpproxy.plan.logical.relation import Contribution, Rows, Staged
-from dpproxy.plan.measure import amplification
+from dpproxy.plan.measure.row_costs import most_staged_rows
 from dpproxy.plan.outer.array_sources import session_local
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
@@ -75,7 +75,7 @@ class Stager:
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
         columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types, bounds, strict=True))
         beside = known_sizes(released, columns, ctes)
-        sql = rows_as_json(self._text(released, ctes), names, cells, amplification.most_staged_rows(beside))
+        sql = rows_as_json(self._text(released, ctes), names, cells, most_staged_rows(beside))
         hole = self.registry.input(sql, f"rows({','.join(t for _, t in types)})")
         self.registry.beside[hole.index] = beside
         given = Item(

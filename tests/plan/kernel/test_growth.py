@@ -8,12 +8,14 @@ import plan_harness
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.kernel.growth import HANDED, Growth, Size
+from dpproxy.plan.kernel.growth import HANDED, Growth
 from dpproxy.plan.kernel.leaves import Unproven
+from dpproxy.plan.kernel.shares import Size
 from dpproxy.plan.kernel.verdict import derived
-from dpproxy.plan.logical.expr import Exists, Relation
-from dpproxy.plan.logical.relation import Aggregate, Beside, Distinct, Staged, Union, Values
+from dpproxy.plan.logical.expr import Agg, Exists, Expr, InQuery, Relation, Scalar, Win
+from dpproxy.plan.logical.relation import Aggregate, Beside, Distinct, Project, Staged, Union, Values
 from dpproxy.plan.measure import amplification
+from dpproxy.plan.measure.row_costs import NOTHING
 from dpproxy.plan.properties import text_growth
 from dpproxy.policy.catalog import Catalog
 from tests.plan.kernel.recorded import recorded
@@ -110,14 +112,118 @@ def test_pairs_are_not_paired_again() -> None:
         grown(where(PEOPLE, Exists("bool", three)))
 
 
+# --- subqueries
+
+
+MINE = equal(BUYER, PERSON)
+ORDER2, BUYER2, SIZE2 = AGAIN.columns
+OF_ORDER = equal(BUYER2, BUYER)
+LATER = call("<", ref(SIZE2), ref(SIZE))
+
+
+def counted(*conditions: Expr, of: Relation = AGAIN) -> Scalar:
+    total = Aggregate((OTHER,), where(of, *conditions), (), (Agg("int8", "count", ()),))
+    return Scalar("int8", total, ref(OTHER))
+
+
+def positive(value: Expr) -> Expr:
+    return call(">", value, lit("0"))
+
+
+EXISTS = Exists("bool", where(AGAIN, OF_ORDER))
+PAIRS = joined("inner", AGAIN, replace(AGAIN, columns=(column(70), column(71), column(72))), equal(BUYER2, column(71)))
+SUBQUERIES = [
+    (where(PEOPLE, positive(counted(equal(BUYER2, PERSON)))), Size(1), "once for a row of which there is one"),
+    (where(ORDERS, positive(counted(OF_ORDER))), Size(2), "again for each, equalities or not"),
+    (where(ORDERS, positive(counted(equal(ORDER2, ORDER)))), Size(2), "a table may be gone through for a key"),
+    (where(joined("cross", ORDERS, PEOPLE), positive(counted(OF_ORDER, LATER))), Size(2), "for rows of one source"),
+    (where(ORDERS, EXISTS), Size(1), "a join by equalities"),
+    (where(ORDERS, Exists("bool", where(AGAIN, OF_ORDER, LATER))), Size(2), "no join by equalities alone"),
+    (where(ORDERS, call("or", EXISTS, positive(ref(SIZE)))), Size(2), "no condition of a join"),
+    (where(ORDERS, InQuery("bool", (ref(BUYER),), AGAIN, (ref(BUYER2),))), Size(1), "one value in a hash table"),
+    (where(ORDERS, InQuery("bool", (ref(BUYER), ref(SIZE)), AGAIN, (ref(BUYER2), ref(SIZE2)))), Size(1), "a join"),
+    (where(ORDERS, InQuery("bool", (ref(BUYER), ref(SIZE)), AGAIN, (ref(BUYER2), ref(SIZE2)), True)), Size(2), "NULL is none"),
+    (where(ORDERS, InQuery("bool", (ref(SIZE),), where(AGAIN, OF_ORDER), (ref(SIZE2),))), Size(2), "it reads a row around it"),
+    (where(ORDERS, positive(counted(equal(REGION, SIZE), of=REGIONS))), Size(1, 4), "nothing is known of its values"),
+    (where(ORDERS, positive(counted(equal(SALES, SIZE), of=REGIONS))), Size(1, 3), "public rows of a value"),
+    (where(ORDERS, positive(counted(call("<", ref(SALES), ref(SIZE)), of=REGIONS))), Size(1, 4), "all public rows"),
+    (Aggregate((NUMBER,), ORDERS, (positive(counted(OF_ORDER)),), ()), Size(2), "as a key"),
+    (Project((NUMBER,), ORDERS, (counted(OF_ORDER),)), Size(2), "as a column"),
+    (where(PEOPLE, positive(counted(equal(BUYER2, PERSON), of=PAIRS))), Size(2), "pairs, for one row"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("node", "size", "why"), SUBQUERIES)
+def test_subqueries(node: Relation, size: Size, why: str) -> None:
+    growth = Growth(LEAVES, {})
+    growth.of(node)
+    assert growth.largest == size, why
+
+
+LATE = Project((NUMBER, *ORDERS.columns), ORDERS, (counted(OF_ORDER),))
+THIRD = replace(AGAIN, columns=(column(80), column(81), column(82)))
+ALONE = replace(ORDERS, columns=(column(90), column(91), column(92)))
+TOO_MUCH = [
+    where(ORDERS, positive(counted(equal(BUYER2, BUYER), of=PAIRS))),
+    where(joined("inner", ORDERS, ALONE, equal(BUYER, column(91))), positive(counted(OF_ORDER, call("<", ref(SIZE2), ref(column(92)))))),
+    where(ORDERS, positive(counted(OF_ORDER, positive(Scalar("int8", Aggregate((NUMBER,), where(THIRD, equal(column(81), BUYER2)), (), ()), ref(NUMBER)))))),
+    joined("inner", LATE, THIRD, equal(BUYER, column(81)), call("<", ref(column(82)), ref(NUMBER))),
+    joined("inner", LATE, THIRD, equal(BUYER, column(81)), call("=", ref(column(82)), ref(NUMBER))),
+    where(LATE, Exists("bool", where(THIRD, equal(column(81), BUYER), call("<", ref(column(82)), ref(NUMBER))))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("node", TOO_MUCH)
+def test_subqueries_for_each_pair_are_refused(node: Relation) -> None:
+    with pytest.raises(Unproven, match="paired again"):
+        Growth(LEAVES, {}).of(node)
+
+
+def test_a_column_is_computed_where_it_is_read() -> None:
+    """Beside one row a unit as often as without; where groups hold its values, not again."""
+    for node in (joined("inner", LATE, PEOPLE, MINE, positive(ref(NUMBER))), Distinct(LATE.columns, LATE)):
+        growth = Growth(LEAVES, {})
+        growth.of(node)
+        assert growth.largest == Size(2)
+    assert Growth(LEAVES, {}).of(LATE).late == {NUMBER.id: Size(1)}
+    assert Growth(LEAVES, {}).of(Distinct(LATE.columns, LATE)).late == {}
+
+
+@pytest.mark.parametrize(
+    ("frame", "size"),
+    [
+        ("", Size(1)),
+        ("ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW", Size(1)),
+        ("ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW", Size(2)),
+        ("ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", Size(2)),
+        ("RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", Size(2)),
+        ("ROWS BETWEEN 3 PRECEDING AND 4 FOLLOWING", Size(1, 8)),
+        ("ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING", Size(1, 4)),
+        ("ROWS BETWEEN 30000 PRECEDING AND CURRENT ROW", Size(2)),
+    ],
+)
+def test_frames(frame: str, size: Size) -> None:
+    growth = Growth(LEAVES, {})
+    growth.of(Project((NUMBER,), ORDERS, (Win("int4", "max", (ref(SIZE),), (ref(BUYER),), (), frame),)))
+    assert growth.largest == size
+
+
+def test_frames_over_pairs_are_refused() -> None:
+    window = Win("int4", "max", (ref(SIZE2),), (ref(BUYER2),), (), "ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING")
+    with pytest.raises(Unproven, match="paired again"):
+        Growth(LEAVES, {}).of(Project((NUMBER,), PAIRS, (window,)))
+
+
 def test_an_unknown_relation_is_refused() -> None:
     with pytest.raises(Unproven, match="no rule"):
         grown(Relation((PERSON,)))
 
 
-@pytest.mark.parametrize("name", ["two series", "a list", "outer joins", "a branch each", "rows of one again and again"])
+@pytest.mark.parametrize(
+    "name", ["two series", "a list", "outer joins", "a branch each", "rows of one again and again", "a subquery for each pair"]
+)
 def test_a_planner_that_does_not_look_is_stopped(name: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(amplification, "chosen_cut", lambda *_: (text_growth.CUTS[-1], amplification.NOTHING))
+    monkeypatch.setattr(amplification, "chosen_cut", lambda *_: (text_growth.CUTS[-1], NOTHING))
     with pytest.raises(plan_harness.Unproved, match="cannot prove"):
         plan_harness.plan(REFUSED[name], shop_catalog)
 

@@ -13,9 +13,10 @@ import pytest
 
 from dpproxy.plan.engines import engine
 from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.kernel.growth import Growth, Size
+from dpproxy.plan.kernel.growth import Growth
 from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.kernel.owned import Owned
+from dpproxy.plan.kernel.shares import Size
 from dpproxy.plan.logical.expr import Relation
 from tests.plan.kernel.small_tables import LEAVES
 from tests.plan.kernel.small_trees import UNITS, Trees, World, relations

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from small_expressions import call, column, lit, ref, same
 
-from dpproxy.plan.logical.expr import Exists, Scalar
+from dpproxy.plan.logical.expr import Exists, Expr, Scalar
 from dpproxy.plan.logical.relation import Filter, Join, Scan
 from dpproxy.plan.properties.row_flows import (
     AGAIN,
     FAR,
     Flow,
     distinct_parts,
+    frame_width,
     is_hashed,
+    is_looked_up,
     join_product,
     join_repetitions,
     outer_reads,
     parts_reading,
+    reads_of,
+    scans,
     subqueries,
     ties_of,
 )
@@ -44,11 +49,13 @@ def test_one_row_meets_one_of_a_key() -> None:
 
 
 def test_rows_of_a_person_are_joined_again() -> None:
-    leaf = Flow(ids(2), 3, True)
+    leaf = Flow(ids(2), 3, True, power=1)
     assert join_repetitions(leaf, [], ids(1)) == (3 * AGAIN, 1, False)
     assert join_repetitions(leaf, ties_of([same(A, B)]), ids(1)) == (3 * AGAIN, 1, True)
-    keyed = Flow(ids(2), 3, True, (ids(2),))
+    keyed = Flow(ids(2), 3, True, (ids(2),), power=1)
     assert join_repetitions(keyed, ties_of([same(A, B)]), ids(1)) == (1, 0, True)
+    assert join_repetitions(replace(leaf, power=2), [], ids(1)) == (3 * AGAIN**2, 2, False)
+    assert join_repetitions(replace(leaf, power=0), [], ids(1)) == (3, 0, False), "a person has these and no more"
 
 
 @pytest.mark.parametrize(
@@ -86,6 +93,38 @@ def test_ties_go_both_ways() -> None:
     assert sorted(ties_of([same(A, B)])) == [(1, ids(2), False), (2, ids(1), False)]
     assert ties_of([call("=", ref(A), call("+", ref(B), ref(C), type_="int4"))]) == [(1, ids(2, 3), False)]
     assert ties_of([call("<", ref(A), ref(B)), call("or", same(A, B), same(A, C))]) == []
+
+
+def test_what_is_computed_late_ties_nothing() -> None:
+    assert ties_of([same(A, B), same(C, D)], ids(2)) == ties_of([same(C, D)])
+
+
+def test_frames_that_begin_anew() -> None:
+    assert frame_width("") == frame_width("RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW") == 1
+    assert frame_width("ROWS BETWEEN 3 PRECEDING AND 4 FOLLOWING") == 8
+    assert frame_width("ROWS BETWEEN CURRENT ROW AND 2 FOLLOWING") == 3
+    assert frame_width("ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING") is None
+    assert frame_width("ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW") is None
+
+
+def test_an_exists_that_is_a_join() -> None:
+    scan = Scan((A, B), 1, ("m", "t"), ("a", "b"))
+
+    def rows(*conditions: Expr) -> Filter:
+        return Filter((A, B), scan, call("and", *conditions))
+
+    assert is_looked_up(rows(same(A, C), call("<", ref(A), ref(B))), ids(3))
+    assert not is_looked_up(rows(same(A, C), call("<", ref(B), ref(C))), ids(3))
+    assert not is_looked_up(rows(call("=", call("+", ref(A), ref(C), type_="int4"), ref(B))), ids(3)), "no side by itself"
+    assert not is_looked_up(rows(call("is_not_distinct", ref(A), ref(C))), ids(3)), "PostgreSQL has no hash of that"
+    assert not is_looked_up(Join((A, B, D), "inner", scan, Scan((D,), 2, ("m", "u"), ("d",)), same(A, C)), ids(3)), "in ON"
+
+
+def test_all_columns_and_tables_that_are_read() -> None:
+    scan, other = Scan((A, B), 1, ("m", "t"), ("a", "b")), Scan((C,), 2, ("m", "u"), ("c",))
+    inner = Exists("bool", Filter((C,), other, same(C, A)))
+    assert reads_of(call("and", inner, same(B, D))) == ids(1, 2, 4)
+    assert scans(Filter((A, B), scan, inner)) == [other, scan] or scans(Filter((A, B), scan, inner)) == [scan, other]
 
 
 def test_what_is_looked_up() -> None:
