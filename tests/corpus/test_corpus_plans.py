@@ -7,12 +7,9 @@ compared, before noise, under bounds that do not bind.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -27,61 +24,12 @@ from library_functions import listed, named
 from postgres_shop import readable
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.answers.plan_cache import private_names
-from dpproxy.backends.duckdb import DuckDB
-from dpproxy.errors import Refusal, UnprovenPlan
 from dpproxy.plan.engines import literal
-from dpproxy.plan.model import Plan
-from dpproxy.plan.pipeline import planning
-from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.load import load_file
-from dpproxy.policy.model import DuckDBBackend, Policy
-from dpproxy.sql.statements import split
 from dpproxy.sql.template import Dialect
+from tests.corpus.corpus_worlds import POLICIES, world
 
-POLICIES = Path(__file__).parent / "policies"
 ENGINES: tuple[Dialect, ...] = ("duckdb", "postgres")
 COMPARED = ("chinook", "northwind")
-
-
-@dataclass(frozen=True)
-class World:
-    """A data set: its shapes, its policy, its labelled statements for PostgreSQL."""
-
-    policy: Policy
-    catalog: Catalog
-    entries: Sequence[dict[str, str]]
-
-    def planned(self, dialect: Dialect, entry: dict[str, str]) -> list[Plan] | None:
-        """The plans of what a text reads of private tables; None where any of it is refused. Raises UnprovenPlan: that the kernel
-        cannot prove a plan is our fault, and no refusal."""
-        plan, made = planning(self.policy, self.catalog, dialect), []
-        try:
-            for statement in split(entry["sql"], private_names(self.policy)):
-                if statement.private:
-                    made.append(plan(statement, self.policy.roles["analyst"], {"search_path": "public"}, ()))
-        except UnprovenPlan:
-            raise
-        except Refusal:
-            return None
-        return made
-
-
-async def _shapes(path: Path, policy: Policy) -> Catalog:
-    backend = DuckDB(DuckDBBackend(str(path)))
-    try:
-        public = frozenset(name for name, table in policy.tables.items() if table.public)
-        return await backend.with_public_ranges(await backend.introspect(), public)
-    finally:
-        await backend.close()
-
-
-def world(name: str, corpus: Path, file: Path) -> World:
-    with mock.patch.dict(os.environ, DPPROXY_CORPUS=str(corpus / "db")):
-        policy = load_file(file).policy
-    lines = [json.loads(line) for line in (corpus / "open.jsonl").read_text().splitlines()]
-    entries = [entry for entry in lines if entry["dataset"] == name and "postgres" in entry["runs_on"]]
-    return World(policy, asyncio.run(_shapes(corpus / "db" / f"{name}.duckdb", policy)), entries)
 
 
 @pytest.mark.parametrize("each", [2, pytest.param(1, marks=pytest.mark.long)], ids=["every other", "all"])

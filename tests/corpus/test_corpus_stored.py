@@ -23,7 +23,7 @@ from dpproxy.plan.engines.stored_stages import DATABASE, table
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables
 from dpproxy.sql.statements import Statement, split
-from tests.corpus.test_corpus_plans import POLICIES, World, world
+from tests.corpus.corpus_worlds import POLICIES, World, world
 
 NAMES = sorted(p.stem for p in POLICIES.glob("*.yaml"))
 

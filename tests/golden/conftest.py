@@ -1,0 +1,6 @@
+"""Tests here use the planner's tools."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plan"))
