@@ -3,22 +3,24 @@
 Knows: HTTP, tokens. Must not know: how a status is made. `/healthz` says that the process answers, `/ready` that it can answer
 statements and what of it cannot; they tell no name, so that a probe needs no token. `/metrics` tells what roles have spent:
 where a token is configured it must be shown (`Authorization: Bearer ...`), and without one the address must be of this machine
-(`access.check_address`). Everything else is 404. Requests are answered in threads of their own, a few at a time; nothing is
-read of a request but its first line and headers.
+(`access.check_address`). Everything else is 404. Requests are answered in threads of their own, and a connection whose request is
+not whole gives way when too many wait (`http_door`); nothing is read of a request but its first line and headers.
 """
 
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Final
+from typing import Any, Final
 
 import structlog
 
 from dpproxy.console import access, metrics
+from dpproxy.console.http_door import QUEUE, Door
 from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import Status
 
@@ -33,11 +35,13 @@ class HealthServer(ThreadingHTTPServer):
     """Listens at one address, in threads, until `end`."""
 
     daemon_threads = True
+    request_queue_size = QUEUE
 
     def __init__(self, host: str, port: int, statuses: Statuses, alive: Callable[[], object], token: str | None = None) -> None:
         """`alive` raises where the process does not answer. Raises OSError."""
         self.alive = alive
         self.token = token
+        self.door = Door()
         self._statuses = statuses
         self._trying = threading.Lock()
         self._tried: tuple[float, Sequence[Status]] = (-LASTS, ())
@@ -58,6 +62,20 @@ class HealthServer(ThreadingHTTPServer):
                 self._tried = time.monotonic(), found
             return found
 
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self.door.arrived(address[:2], connection)
+        return connection, address
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.door.left(client_address[:2])
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that leaves, or has given way, is no event."""
+
     def end(self) -> None:
         """Answer nobody any more."""
         self.shutdown()
@@ -72,6 +90,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
+        self.server.door.asked(self.client_address[:2])
         try:
             if path == "/healthz":
                 self.server.alive()
@@ -82,6 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._metrics()
             else:
                 self._say(404, "there is /metrics, /healthz and /ready\n")
+        except ConnectionError:  # the client has gone, or has given way
+            self.close_connection = True
         except Exception as error:  # whatever it is, the process does not do what it should
             LOG.error("health request failed", path=path, error=type(error).__name__)
             why = str(error) if isinstance(error, OperationError) else type(error).__name__

@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -211,10 +211,13 @@ async def _form(request: Request) -> Form:
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "forms alone are taken")
     data = b""
-    async for piece in request.stream():
-        data += piece
-        if len(data) > LARGEST:
-            raise HTTPException(413, f"a form has at most {LARGEST} bytes")
+    try:
+        async for piece in request.stream():
+            data += piece
+            if len(data) > LARGEST:
+                raise HTTPException(413, f"a form has at most {LARGEST} bytes")
+    except ClientDisconnect:  # it may have given way to others: no matter for the log
+        raise HTTPException(400, "the form is not whole") from None
     try:
         return dict(parse_qsl(data.decode(), keep_blank_values=True, errors="strict", max_num_fields=50))
     except ValueError:

@@ -18,14 +18,16 @@ import uvicorn
 
 from dpproxy.console.access import is_local
 from dpproxy.console.entrance import Entrance
+from dpproxy.console.http_door import AT_A_TIME, PLACES, QUEUE, Door, Listener
 from dpproxy.console.source import Source
 from dpproxy.console.token_file import digests
 from dpproxy.console.web import application
+from dpproxy.serve.console_protocol import protocol_at
 from dpproxy.serve.options import listening
 from dpproxy.server.tls import TlsFiles
 
 AT_ONCE: Final = 32
-"""Requests: more are turned away (503)."""
+"""Whole requests: more are turned away (503)."""
 GRACE: Final = 3
 """Seconds that replies get when the proxy stops."""
 
@@ -37,8 +39,9 @@ class ConsoleServer:
         """Listen, and say where on standard error. `tls`: None for plain HTTP. Raises ServingError, AccessError."""
         host, port = address
         digests(state)
+        door = Door()
         with listening(f"{host}:{port}"):
-            listener = _bound(host, port)
+            listener = Listener(_bound(host, port), door)
         bound = listener.getsockname()[1]
         self._tls, self._context = tls, context_of(tls) if tls is not None else None
         site = application(source, Entrance(lambda: digests(state)), f"dpproxy_console_{bound}", secure=tls is not None)
@@ -46,15 +49,16 @@ class ConsoleServer:
         config = uvicorn.Config(
             site,
             log_config=None,
-            log_level="warning",
+            log_level="error",  # what strangers send wrong must not fill the log
             access_log=False,
             lifespan="off",
             loop="asyncio",
-            http="h11",
+            http=protocol_at(door),
+            backlog=AT_A_TIME,
             ws="none",
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=AT_ONCE,
+            limit_concurrency=PLACES + AT_ONCE,
             timeout_graceful_shutdown=GRACE,
             ssl_context_factory=(lambda _config, _default: context) if context is not None else None,
         )
@@ -89,4 +93,4 @@ def context_of(tls: TlsFiles) -> ssl.SSLContext:
 def _bound(host: str, port: int) -> socket.socket:
     """Raises OSError."""
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=64)
+    return socket.create_server(address[:2], family=family, backlog=QUEUE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +14,7 @@ from structlog.testing import capture_logs
 
 from dpproxy.console import health
 from dpproxy.console.health import HealthServer
+from dpproxy.console.http_door import OF_ONE
 from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import Check, Status
 from tests.worlds.told_status import STATUS
@@ -100,3 +103,22 @@ def test_parts_are_tried_once_a_moment_however_many_ask(proxy: Proxy, monkeypatc
     for _ in range(5):
         proxy.get("/ready")
     assert proxy.asked == 1
+
+
+@pytest.mark.parametrize("half", [b"", b"GET /healthz HTTP/1.1\r\nHost: local"])
+def test_half_requests_hold_no_thread_that_somebody_needs(proxy: Proxy, half: bytes) -> None:
+    """However many there are: the first of them are ended, and their threads with them."""
+    before = threading.active_count()
+    silent = []
+    for _ in range(OF_ONE + 3):
+        silent.append(socket.create_connection(("127.0.0.1", proxy.server.server_port), timeout=60))
+        silent[-1].sendall(half)
+    with capture_logs() as logged:
+        for _ in range(3):
+            assert proxy.get("/healthz") == (200, "ok\n")
+    assert logged == [], "a flood must not fill the log"
+    assert [one.recv(1) for one in silent[:3]] == [b"", b"", b""]
+    assert threading.active_count() - before <= OF_ONE + 3 + 1
+    assert len(proxy.server.door) <= OF_ONE
+    for one in silent:
+        one.close()

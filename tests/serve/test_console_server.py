@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.console.http_door import OF_ONE
 from dpproxy.console.token_file import FILE
 from dpproxy.serve.console_server import ConsoleServer, console_tls
 from dpproxy.serve.options import ServingError
@@ -32,6 +33,35 @@ def test_pages_are_served_until_the_end(tmp_path: Path, capsys: pytest.CaptureFi
         server.end()
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{address}/login", timeout=60)
+
+
+FORM = (
+    b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\na="
+)
+
+
+@pytest.mark.parametrize("half", [b"", b"GET /login HTTP/1.1\r\nHost: local", FORM])
+def test_half_requests_hold_no_place_that_somebody_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, half: bytes
+) -> None:
+    """However many there are, and what of a request they have sent: the first of them are ended."""
+    server = ConsoleServer(("127.0.0.1", 0), ToldSource(), tmp_path)
+    address = capsys.readouterr().err.removeprefix("console on ").strip()
+    port = int(address.rpartition(":")[2])
+    silent = []
+    try:
+        for _ in range(OF_ONE + 3):
+            silent.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            silent[-1].sendall(half)
+        for _ in range(3):
+            with urllib.request.urlopen(f"{address}/login", timeout=60) as reply:
+                assert reply.status == 200
+        assert [one.recv(1) for one in silent[:3]] == [b"", b"", b""]
+    finally:
+        for one in silent:
+            one.close()
+        server.end()
+    assert caplog.records == [], "a flood must not fill the log"
 
 
 def test_an_address_in_use_is_said(tmp_path: Path) -> None:
