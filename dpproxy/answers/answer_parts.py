@@ -23,6 +23,7 @@ from dpproxy.answers.failures import internal
 from dpproxy.answers.matching import Asked, any_noise
 from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.reuse import AnswerLookup
+from dpproxy.answers.spelled_values import SpelledValues, check_size
 from dpproxy.answers.store import Found
 from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.backends.base import in_measuring_thread
@@ -63,16 +64,18 @@ class AnswerParts:
         self._inputs: list[str | None] = [None] * len(plan.inputs)
         self._evaluated: set[int] = set()
         self._lookup: AnswerLookup | None = None
+        self.spelled = SpelledValues(question.dataset.literal, question.dataset.spelling)
 
     @classmethod
     async def begun(cls, question: Question, parameters: Sequence[str | None]) -> AnswerParts:
         """Return the parts with all that needs no measurement. Raises Refusal, StatementFailed, LinkLost."""
         parts, dataset = cls(question, parameters), question.dataset
+        check_size(parameters, question.asker.role.query.parameter_bytes)
         await parts._fill_virtual()
         await parts.evaluate_ready()
         await parts._send_signals()
         names = (dataset.policy.dataset, question.asker.role.name)
-        spelled = (dataset.backend.dialect, dataset.literal)
+        spelled = (dataset.backend.dialect, parts.spelled)
         reuse = dataset.reuse if question.plan.measurements else None
         mode = question.mode if dataset.reuse is not None else "off"
         parts._lookup = await AnswerLookup.opened(reuse, mode, *names, *spelled, question.statement)
@@ -123,6 +126,9 @@ class AnswerParts:
             for i, value in zip(ready, await self._question.evaluate(ready, self._literals), strict=True):
                 self._inputs[i] = value
             self._evaluated.update(ready)
+            free = [self._inputs[i] for i in ready if not self._plan.inputs[i].measurements]  # of the others some charge was made
+            check_size([*self._parameters, *free], self._question.asker.role.query.parameter_bytes)
+        await self.spelled.prepare(self._question.dataset.backend.dialect, self._plan.measurements, self.bound())
 
     # what is open
 

@@ -202,10 +202,7 @@ class Answering:
     def _work(self, index: int) -> Work:
         """Raises Refusal when a value, a parameter's say, cannot be spelled for the engine."""
         measurement, values = self._plan.measurements[index], self._parts.bound()
-        literal, begun = (
-            self._question.dataset.literal,
-            measurement.threshold.first if measurement.threshold is not None else None,
-        )
+        literal, begun = self._parts.spelled, measurement.threshold.first if measurement.threshold is not None else None
 
         def after(found: Sequence[int] = ()) -> list[str]:
             return [query.render(values, literal, found) for query in measurement.queries]

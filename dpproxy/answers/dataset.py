@@ -17,7 +17,9 @@ from dpproxy.answers.invented_rows import InventedRows
 from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
 from dpproxy.answers.recent_answers import RecentNotices
-from dpproxy.answers.reuse import Literal_, Reuse
+from dpproxy.answers.reuse import Reuse
+from dpproxy.answers.side_threads import SideThreads
+from dpproxy.answers.spelled_values import Spell
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
 from dpproxy.backends.base import Backend
 from dpproxy.budget.ledger import Charge, Ledger, Limits
@@ -99,7 +101,7 @@ class Dataset:
     ledger: Ledger
     plans: Plans
     noise: Noise
-    literal: Literal_
+    literal: Spell
     words: tuple[bytes, ...]
     withheld: frozenset[TableName] = frozenset()
     reuse: Reuse | None = None
@@ -110,6 +112,7 @@ class Dataset:
     recent_notices: RecentNotices = field(default_factory=RecentNotices)
     paid: PaidMeasurements = field(default_factory=PaidMeasurements)
     seats: Seats = field(default_factory=Seats)
+    spelling: SideThreads = field(default_factory=lambda: SideThreads(1))
     invented: InventedRows = field(default_factory=InventedRows)
     publics: Mapping[TableName, str] = field(default_factory=dict)
     outdated: Callable[[], None] = lambda: None

@@ -21,6 +21,7 @@ from dpproxy.answers.data_epoch import Epoch
 from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.answers.matching import Asked, Groups, Origin, StoredRelease, name
 from dpproxy.answers.recent_answers import RecentAnswers
+from dpproxy.answers.spelled_values import SpelledValues
 from dpproxy.answers.store import AWAY, AnswerStore, Found
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
@@ -42,8 +43,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 """Seconds between two looks at whether another process is through: little beside what it is at, whatever that takes."""
 
 Values = Sequence[str | None]
-Literal_ = Callable[[Dialect, str, str | None], str]
-"""`plan`'s rendering of a value of a PostgreSQL type as a literal of a dialect."""
 
 
 def reuse_mode(setting: str | None) -> Mode:
@@ -141,13 +140,13 @@ class AnswerLookup:
     dataset: str
     role: str
     dialect: Dialect
-    literal: Literal_
+    spelled: SpelledValues
     epoch: str | None = None
     statement: str = ""
 
     @staticmethod
     async def opened(
-        reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, literal: Literal_, statement: str = ""
+        reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, spelled: SpelledValues, statement: str = ""
     ) -> AnswerLookup:
         """Return the look-up on the epoch of this moment. If the backend does not tell it, nothing is looked up and nothing
         kept."""
@@ -157,14 +156,14 @@ class AnswerLookup:
                 epoch = await reuse.epoch.current(reuse.store.now())
             except BackendError as error:
                 LOG.error("the data's epoch is unknown", dataset=dataset, error=str(error))
-        return AnswerLookup(reuse, mode, dataset, role, dialect, literal, epoch, statement)
+        return AnswerLookup(reuse, mode, dataset, role, dialect, spelled, epoch, statement)
 
     def asked(self, measurement: Measurement, values: Values) -> Asked | None:
         """Return what a measurement is looked for as; None for what is not reused."""
         names = measurement.canonical
         if self.reuse is None or self.epoch is None or names is None:
             return None
-        key, known = (id(measurement), self.epoch, *values), self.reuse.named
+        key, known = (id(measurement), self.epoch, *self.spelled.key(values)), self.reuse.named
         found = known.get(key)
         if found is None or found[0] is not measurement:
             if len(known) >= NAMED:
@@ -191,7 +190,7 @@ class AnswerLookup:
 
         def digest(text: Text, mechanism: str = "") -> str:
             try:
-                spelled = Template(self.dialect, text).render(values, self.literal)
+                spelled = Template(self.dialect, text).render(values, self.spelled.named)
             except ValueError as error:
                 raise _Unspelled from error
             return name(*where, mechanism, spelled)

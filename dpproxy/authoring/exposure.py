@@ -299,6 +299,9 @@ def _query(where: str, old: QueryLimits, new: QueryLimits) -> Iterator[Change]:
     if old.measure_bounds != new.measure_bounds:
         what = f"{decimal(new.measure_bounds, MICRO)} of a query's epsilon measures what bounds cut"
         yield Change(Direction.NOISE, f"{where}.measure_bounds", what)
+    if old.parameter_bytes != new.parameter_bytes:
+        what = f"a statement's parameters may have {new.parameter_bytes} bytes, was {old.parameter_bytes}"
+        yield Change(Direction.OTHER, f"{where}.parameter_bytes", what)
 
 
 def _user(where: str, old: User | None, new: User | None) -> Iterator[Change]:

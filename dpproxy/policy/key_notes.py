@@ -134,6 +134,7 @@ KEY_NOTES: Mapping[str, Mapping[str, Note]] = {
         "max_epsilon": Note("One statement may tell this much of a unit.", 1),
         "delta": Note("The smaller, the higher the threshold that undeclared groups must pass.", 1e-9),
         "measure_bounds": Note("Takes this part of each statement's epsilon, and tells how much bounds cut.", 0.05),
+        "parameter_bytes": Note("Changes no answer: longer lists are refused before anything is charged.", 100_000),
     },
     "user": {
         "role": Note("The user sees and spends what the role may.", "analyst"),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal
+from typing import Final, Literal
 
 from dpproxy.amounts import ATTO as ATTO
 from dpproxy.amounts import MICRO as MICRO
@@ -111,12 +111,17 @@ class Budget:
     warn: tuple[int, ...] = (80,)
 
 
+PARAMETER_BYTES: Final = 1 << 20
+"""Bytes of a statement's parameters: a hundred thousand numbers of ten digits in one array."""
+
+
 @dataclass(frozen=True)
 class QueryLimits:
     epsilon: int  # micro; what a statement costs unless the session says otherwise
     max_epsilon: int  # micro
     delta: int  # atto; what a statement with undeclared keys costs
     measure_bounds: int = 0  # millionths of a statement's epsilon that measure how many units its bounds cut
+    parameter_bytes: int = PARAMETER_BYTES  # that the parameters of a statement over private tables may have together
 
 
 Previews = Literal["refuse", "empty", "synthetic"]

@@ -12,7 +12,7 @@ from typing import cast, get_args
 
 from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.catalog import TableName
-from dpproxy.policy.model import Budget, Previews, QueryLimits, Role, User, Window
+from dpproxy.policy.model import PARAMETER_BYTES, Budget, Previews, QueryLimits, Role, User, Window
 from dpproxy.policy.password import parse_verifier
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Reader, kind
@@ -128,14 +128,16 @@ def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | N
     share = budget.delta // DEFAULT_QUERY_DELTA_SHARE if budget else 0
     delta = delta_of(reader, keys["delta"], "query delta") if "delta" in keys else share
     measured = _part(reader, keys["measure_bounds"]) if "measure_bounds" in keys else 0
-    if epsilon is None or most is None or delta is None or measured is None:
+    given = keys.get("parameter_bytes")
+    size = reader.integer(given, "parameter_bytes", 1, PARAMETER_BYTES) if given is not None else PARAMETER_BYTES
+    if epsilon is None or most is None or delta is None or measured is None or size is None:
         return None
     if epsilon > most:
         reader.problem(keys["epsilon"].at, "`epsilon` of a query is above its `max_epsilon`", "raise `max_epsilon`", "budget")
     if budget and (most > budget.epsilon or delta > budget.delta):
         what = "one query may spend more than the whole budget of its role"
         reader.problem(node.at, what, "lower `max_epsilon` and `delta` of the query, or raise the role's budget", "budget")
-    return QueryLimits(epsilon, most, delta, measured)
+    return QueryLimits(epsilon, most, delta, measured, size)
 
 
 def _part(reader: Reader, node: Node) -> int | None:

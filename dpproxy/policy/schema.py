@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from dpproxy.policy import shapes
 from dpproxy.policy.key_notes import KEY_NOTES
-from dpproxy.policy.model import AccelerateMode, Mechanism, Previews, Window
+from dpproxy.policy.model import PARAMETER_BYTES, AccelerateMode, Mechanism, Previews, Window
 from dpproxy.policy.shapes import Shape
 
 Fragment = dict[str, Any]
@@ -121,7 +121,16 @@ _TYPES: dict[str, tuple[Shape, dict[str, Fragment]]] = {
             "previews": PREVIEWS,
         },
     ),
-    "query": (shapes.QUERY, {"epsilon": POSITIVE, "max_epsilon": POSITIVE, "delta": SHARE, "measure_bounds": SHARE}),
+    "query": (
+        shapes.QUERY,
+        {
+            "epsilon": POSITIVE,
+            "max_epsilon": POSITIVE,
+            "delta": SHARE,
+            "measure_bounds": SHARE,
+            "parameter_bytes": COUNT | {"maximum": PARAMETER_BYTES},
+        },
+    ),
     "user": (shapes.USER, {"role": TEXT, "password": VERIFIER, "budget": _ref("budget")}),
     "reuse": (shapes.REUSE, {"for": DURATION, "epoch": TEXT}),
     "timing": (shapes.TIMING, {"quantum": {"anyOf": [{"const": "off"}, DURATION]}}),

@@ -140,6 +140,7 @@ QUERY = Shape(
         "max_epsilon": "The most that a session may set (default: epsilon).",
         "delta": "Delta of a statement with undeclared groups (default: a thousandth of the role's delta).",
         "measure_bounds": "Part of a statement's epsilon that measures how many units its bounds cut, as in 0.05 (default 0).",
+        "parameter_bytes": "Bytes that a statement's parameters may have together (default 1048576, which is the most).",
     },
     ("epsilon",),
 )

@@ -20,6 +20,7 @@ from dpproxy.answers.delivery import deliver, note
 from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.reuse import reuse_mode
+from dpproxy.answers.spelled_values import check_size
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import Refusal
 from dpproxy.plan.report.explain import epsilon_text
@@ -109,6 +110,7 @@ class StatementAnswers:
         """Return the answer for one Bind, and the statement as it was planned for its values. Raises as `answer`."""
         client = self._client
         client.link.sent += 1
+        check_size(message.values, client.asker.role.query.parameter_bytes)
         with self.endable() as ending:
             texts, settings = await client_values(talk, found.description, message.statement, message.values, message.formats)
             description = replace(found.description, settings=settings)

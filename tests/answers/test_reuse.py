@@ -20,7 +20,8 @@ import pytest_asyncio
 
 from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.answers.recent_answers import RecentAnswers
-from dpproxy.answers.reuse import AnswerLookup, Literal_
+from dpproxy.answers.reuse import AnswerLookup
+from dpproxy.answers.spelled_values import Spell, SpelledValues
 from dpproxy.answers.store import AnswerStore
 from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
@@ -593,8 +594,9 @@ async def test_only_values_that_cannot_be_spelled_have_no_name(world: Town) -> N
     role = dataset.policy.roles["analyst"]
     measurement = dataset.plans.plan(statement, role, {"search_path": "public"}, ("int4",)).measurements[0]
 
-    def shelf(literal: Literal_) -> AnswerLookup:
-        return AnswerLookup(dataset.reuse, "exact", "town", "analyst", "duckdb", literal, "now")
+    def shelf(literal: Spell) -> AnswerLookup:
+        spelled = SpelledValues(literal, dataset.spelling)
+        return AnswerLookup(dataset.reuse, "exact", "town", "analyst", "duckdb", spelled, "now")
 
     def refused(*_: object) -> str:
         raise ValueError("it is too long")

@@ -53,6 +53,7 @@ EDITS = [
     ("max_epsilon: 1 }", "max_epsilon: 0.5 }", Direction.LESS, "roles.analyst.query.max_epsilon"),
     ("max_epsilon: 1 }", "max_epsilon: 1, delta: 1e-8 }", Direction.MORE, "roles.analyst.query.delta"),
     ("max_epsilon: 1 }", "max_epsilon: 1, measure_bounds: 0.1 }", Direction.NOISE, "roles.analyst.query.measure_bounds"),
+    ("max_epsilon: 1 }", "max_epsilon: 1, parameter_bytes: 5000 }", Direction.OTHER, "roles.analyst.query.parameter_bytes"),
     ("tables: [people, shops], min", "min", Direction.MORE, "roles.intern.tables"),
     ("tables: [people, shops]", "tables: [people]", Direction.LESS, "roles.intern.tables"),
     ("min_units: 20", "min_units: 2", Direction.MORE, "roles.intern.min_units"),
@@ -116,7 +117,7 @@ COMPARED = {
     model.ColumnPolicy: "name role values range resolution nulls length references lasts",
     model.Bounds: "rows groups whole",
     model.Role: "name budget query tables min_units temp_tables previews",
-    model.QueryLimits: "epsilon max_epsilon delta measure_bounds",
+    model.QueryLimits: "epsilon max_epsilon delta measure_bounds parameter_bytes",
     model.Budget: "epsilon delta every warn",
     model.User: "name role password budget",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dpproxy.policy.model import PARAMETER_BYTES
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_parameter_description, read_row_description
 from tests.worlds.scripted import Stage
@@ -63,6 +64,19 @@ async def test_a_wrong_parameter_is_postgres_own_error_and_free(stage: Stage) ->
     assert (tags(messages), report(messages)["C"]) == (b"EZ", "08P01")
     assert report(messages)["M"] == 'bind message supplies 0 parameters, but prepared statement "s" requires 1'
     assert stage.spent() == before
+    await wire.close()
+
+
+async def test_parameters_of_more_bytes_than_the_policy_allows_are_refused_unread_and_free(stage: Stage) -> None:
+    wire, before = await stage.connect(), stage.spent()
+    await wire.ask(front.parse("s", "SELECT region, count(*) AS n FROM people WHERE region = ANY ($1) GROUP BY 1", (1009,)))
+    long = b"{" + b"a," * (PARAMETER_BYTES // 2) + b"}"
+    messages = await wire.ask(front.bind("", "s", (long,)), front.execute(""))
+    assert (tags(messages), report(messages)["C"]) == (b"EZ", "54001")
+    assert "1,048,576 bytes" in report(messages)["M"]
+    assert (stage.spent(), stage.engine.asked) == (before, [])
+    messages = await wire.ask(front.parse("", "SELECT length($1)", (25,)), front.bind("", "", (long,)), front.execute(""))
+    assert tags(messages) == b"12DCZ"  # what names no private table is PostgreSQL's
     await wire.close()
 
 

@@ -38,7 +38,11 @@ def literal(dialect: Dialect, type_: str, text: str | None) -> str:
     if type_.endswith("[]"):
         element = type_[:-2]
         items = array_items(text) if text is not None else [None]
-        return ", ".join(literal(dialect, element, item) for item in items) or spelled.literal(element, None)
+        return ", ".join([_one(spelled, element, item) for item in items]) or spelled.literal(element, None)
+    return _one(spelled, type_, text)
+
+
+def _one(spelled: Engine, type_: str, text: str | None) -> str:
     if text is None or (type_ in FLOATS and text in _NOT_FINITE):
         return spelled.literal(type_, text)
     if type_ in TEXTS and len(text) > PARAMETER:
@@ -64,7 +68,7 @@ def _rows(spelled: Engine, types: list[str], text: str | None) -> str:
         return f"(SELECT {nulls} WHERE FALSE)"
     if len(rows) >= MANY_ROWS and spelled.dialect == "duckdb" and all(t in TEXTS or t in _CASTS for t in types):
         return _taken_apart(types, rows)
-    cells = ("(" + ", ".join(literal(spelled.dialect, t, v) for t, v in zip(types, row, strict=True)) + ")" for row in rows)
+    cells = ("(" + ", ".join(_one(spelled, t, v) for t, v in zip(types, row, strict=True)) + ")" for row in rows)
     return f"(VALUES {', '.join(cells)})"
 
 
