@@ -9,17 +9,23 @@ end, also by scripts/test, which shows no other skips.
 Long tests run in parts that say how far they are (`progress`). With `DPPROXY_PASSED=FILE` each part that passes is noted there, and
 one that is noted is not run again: a run that ended early goes on where it was. After a change, begin with another file.
 
+Every test has a limit of time: who waits for what never comes fails by name, and the others are run. What is deaf to that ends its
+process, which says where each thread was.
+
 `shared()` names the folder of the corpus, attacks and captured clients: `$DPPROXY_SHARED`, or `shared` beside the
 repository. A clone elsewhere has none of it, and the tests that need it say so when they skip.
 """
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import signal
 import sys
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -79,15 +85,70 @@ def progress(request: pytest.FixtureRequest) -> Callable[[int, int], None]:
     return say
 
 
+LIMIT = 600
+"""Seconds of a test, its fixtures or their end, each by itself: ten times what the longest takes on a machine that is busy."""
+LONG_LIMIT = 6 * 3600
+"""Of one in long mode, or that installs dpproxy anew."""
+_stderr = 2
+"""Where a process that ends says so, whatever is captured."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    global _stderr
+    with config.pluginmanager.get_plugin("capturemanager").global_and_fixture_disabled():
+        _stderr = os.dup(2)
+
+
+def limit_of(item: pytest.Item) -> int:
+    return LONG_LIMIT if item.get_closest_marker("long") or item.get_closest_marker("fresh") else LIMIT
+
+
+@contextlib.contextmanager
+def limited(name: str, seconds: float) -> Iterator[None]:
+    """Fails what takes longer, in this thread; ends the process where that is of no use."""
+
+    def end(signum: int, frame: object) -> None:
+        faulthandler.dump_traceback(_stderr)
+        pytest.fail(f"{name} takes more than {seconds} s")
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # nobody is sent signals here
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    faulthandler.dump_traceback_later(seconds * 1.5, exit=True, file=_stderr)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    with limited(item.nodeid, limit_of(item)):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    with limited(f"the end of {item.nodeid}", limit_of(item)):
+        return (yield)
+
+
 def passed_before(item: pytest.Item) -> bool:
     """Whether a long test is noted in the file of those that passed."""
     file = Path(os.environ.get("DPPROXY_PASSED", os.devnull))
     return item.get_closest_marker("long") is not None and file.exists() and item.nodeid in file.read_text().splitlines()
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     if passed_before(item):
         pytest.skip("it passed before (DPPROXY_PASSED)")
+    with limited(f"the start of {item.nodeid}", limit_of(item)):
+        return (yield)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,13 @@
-"""What every run of the tests does: the longest files begin, and a failure that pytest cannot show is shown all the same."""
+"""What every run of the tests does: the longest files begin, a failure that pytest cannot show is shown all the same, a test that waits
+for ever fails by name, and long runs go on where they ended."""
 
 from __future__ import annotations
 
+import asyncio
+import signal
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,3 +48,57 @@ def test_a_failure_that_cannot_be_shown_ends_no_run(conftest: Any, request: pyte
     assert report.failed
     assert "what went wrong" in str(report.longrepr)
     assert request.config.option.tbstyle != "native"
+
+
+def test_what_waits_for_ever_fails_by_name(conftest: Any) -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    failed = pytest.raises(pytest.fail.Exception, match=r"tests/a.py::test takes more than 0.05 s")
+    with failed, conftest.limited("tests/a.py::test", 0.05):
+        threading.Event().wait()
+    with pytest.raises(pytest.fail.Exception, match="takes more than"), conftest.limited("one of a loop", 0.05):
+        asyncio.run(asyncio.Event().wait())
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_every_phase_of_a_test_has_a_limit(
+    conftest: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conftest, "LIMIT", 0.05)
+    for hook in (conftest.pytest_runtest_setup, conftest.pytest_runtest_call, conftest.pytest_runtest_teardown):
+        phase = hook(request.node)
+        next(phase)
+        with pytest.raises(pytest.fail.Exception, match="test_every_phase_of_a_test_has_a_limit takes more than"):
+            threading.Event().wait()
+        phase.close()
+
+
+def test_what_passed_is_not_run_again(
+    conftest: Any, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long test that passes is noted, and is passed before then; another one is not, nor one that failed."""
+    file, item = tmp_path / "passed", SimpleNamespace(nodeid="a.py::test[1]", get_closest_marker={"long": "long"}.get)
+    monkeypatch.setenv("DPPROXY_PASSED", str(file))
+    for passed, lines in ((False, None), (True, ["a.py::test[1]"])):
+        assert not conftest.passed_before(item)
+        hook = conftest.pytest_runtest_makereport(item, None)
+        next(hook)
+        with pytest.raises(StopIteration):
+            hook.send(SimpleNamespace(passed=passed, when="call"))
+        assert (file.read_text().splitlines() if file.exists() else None) == lines
+    assert conftest.passed_before(item)
+    item.nodeid = "a.py::test[2]"
+    assert not conftest.passed_before(item)
+    item.nodeid, item.get_closest_marker = "a.py::test[1]", {}.get
+    assert not conftest.passed_before(item)
+
+
+def test_a_long_test_says_how_far_it_is(progress: Any, request: pytest.FixtureRequest, capfd: pytest.CaptureFixture[str]) -> None:
+    """Ten times, past all captures."""
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("builtins.print", lambda text, **_: said.append(text.strip()))
+        for done in range(1, 1001):
+            progress(done, 1000)
+    assert said == [f"{request.node.name}: {n}00 of 1000" for n in range(1, 11)]
+    assert capfd.readouterr().err == ""
