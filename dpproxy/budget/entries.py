@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -41,6 +42,11 @@ _CHARGE = re.compile(
     rf'(?:"policy":{_PLAIN},)?"role":{_PLAIN},"sequence":([1-9][0-9]*),"statement":{_PLAIN},"user":{_PLAIN}\}}\Z'
 )
 """A charge as `encode` writes it, but for its loss, when no text in it needs a backslash: nearly every entry."""
+
+_ID = re.compile(r'"id":("(?:[^"\\]|\\.)*"),"kind":"charge"')
+_SEQUENCE = re.compile(r'"sequence":([1-9][0-9]{0,18})[,}]')
+_CHECKPOINT = '{"kind":"checkpoint"'
+"""Where a body says its number and what it is found by. No name can be taken for it: quotes in a string have a backslash."""
 
 _quoted = json.encoder.encode_basestring_ascii
 
@@ -145,6 +151,30 @@ def link(previous: bytes, body: str) -> bytes:
     return hashlib.sha256(previous + body.encode()).digest()
 
 
+def stored(sequence: object, id: object, body: object, digest: object) -> tuple[str, bytes]:
+    """Return body and hash of a row of a table. Raises LedgerCorrupt where the row is none that `row_of` makes. Hashes cover the
+    body alone; number and id are columns to find rows by, and say what the body says."""
+    if not isinstance(body, str) or not isinstance(digest, bytes):
+        raise LedgerCorrupt("an entry of the ledger has no text, or no hash")
+    number, charge = _SEQUENCE.search(body), _ID.search(body)
+    named = json.loads(charge[1]) if charge is not None else None
+    if number is not None and body.startswith(_CHECKPOINT):
+        named = checkpoint_id(int(number[1]))
+    if number is None or (int(number[1]), named) != (sequence, id):
+        raise LedgerCorrupt("an entry of the ledger has another number or id than its text")
+    return body, digest
+
+
+def head_of(row: Sequence[object] | None) -> Head:
+    """Return the head that a row of a table holds: (sequence, hash, seal). Raises LedgerCorrupt where it holds none."""
+    if row is None:
+        return Head()
+    match tuple(row):
+        case (int() as sequence, bytes() as digest, None | bytes() as stamp) if sequence >= 0 and len(digest) == len(NO_HASH):
+            return Head(sequence, digest, stamp)
+    raise LedgerCorrupt("the ledger's head cannot be read")
+
+
 def seal(key: bytes, chain: str, sequence: int, digest: bytes) -> bytes:
     return hmac.digest(key, f"{chain}\0{sequence}\0".encode() + digest, "sha256")
 
@@ -230,7 +260,9 @@ def decode(body: str) -> tuple[int, Entry]:
             return _decoded(loss, *found.groups())
         data = json.loads(body)
         return int(data["sequence"]), _entry(data)
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except LedgerError:
+        raise
+    except Exception as error:  # whatever damage has made of it
         raise LedgerCorrupt("an entry of the ledger cannot be read") from error
 
 
@@ -273,20 +305,22 @@ def _entry(data: dict[str, Any]) -> Entry:
             loss = Loss.from_json(data["loss"])
             whole = data["dataset_loss"]
             dataset_loss = (loss if whole else ZERO) if isinstance(whole, bool) else Loss.from_json(whole)
-            names = (data["dataset"], data["role"], data["user"])
-            said, at, policy = data["statement"], _at(data["at"]), str(data.get("policy", ""))
-            return Charge(data["id"], int(data["sequence"]), *names, loss, dataset_loss, said, at, policy)
+            names = (_text(data["dataset"]), _text(data["role"]), _text(data["user"]))
+            said, at, policy = _text(data["statement"]), _at(data["at"]), str(data.get("policy", ""))
+            return Charge(_text(data["id"]), int(data["sequence"]), *names, loss, dataset_loss, said, at, policy)
         case "grant":
             amounts = (int(data["epsilon"]), int(data["delta"]))
-            return Grant(data["dataset"], data["scope"], data["name"], *amounts, data["reason"], _at(data["at"]))
+            of = (_text(data["dataset"]), data["scope"], _text(data["name"]))
+            return Grant(*of, *amounts, _text(data["reason"]), _at(data["at"]))
         case "clock":
-            return ClockWord(_at(data["at"]), data["reason"])
+            return ClockWord(_at(data["at"]), _text(data["reason"]))
         case "clock wrong":
-            return ClockWrong(_at(data["at"]), data["reason"])
+            return ClockWrong(_at(data["at"]), _text(data["reason"]))
         case "named":
-            return Named(_at(data["at"]), data["dataset"], data["account"], data["data"], data["reason"])
+            texts = (_text(data[name]) for name in ("dataset", "account", "data", "reason"))
+            return Named(_at(data["at"]), *texts)
         case "exhausted":
-            return Exhausted(_at(data["at"]), data["reason"])
+            return Exhausted(_at(data["at"]), _text(data["reason"]))
         case "open":
             return _opened(data)
         case "migrated":
@@ -298,7 +332,7 @@ def _entry(data: dict[str, Any]) -> Entry:
 
 
 def _opened(data: dict[str, Any]) -> Opened:
-    opened = Opened(data["ledger"], _readable(data["schema"]), tuple(data["orders"]), tuple(data["reserves"]))
+    opened = Opened(_text(data["ledger"]), _readable(data["schema"]), tuple(data["orders"]), tuple(data["reserves"]))
     if (opened.orders, opened.reserves) != (ORDERS, RESERVES):
         raise LedgerError(_ANOTHER_VERSION)
     return opened
@@ -308,6 +342,12 @@ def _readable(schema: int) -> int:
     if not 1 <= schema <= SCHEMA:
         raise LedgerError(_ANOTHER_VERSION)
     return schema
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError("a name that is no text")
+    return value
 
 
 def _time(at: dt.datetime) -> str:

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpproxy.budget.entries import Entry, Head, Row
+from dpproxy.budget.entries import NO_HASH, Entry, Head, Row, head_of, stored
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
-from dpproxy.budget.sqlite import SCHEMA_SQL, Anchor, FileLock, SqliteStore, connect
+from dpproxy.budget.sqlite import DAMAGE, ROW, SCHEMA_SQL, Anchor, FileLock, SqliteStore, connect
 from dpproxy.budget.store import Stored, StoreError
 
 _BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the writer may go on
@@ -38,9 +38,9 @@ class SqliteReader:
         try:
             with contextlib.closing(connect(self.path, read_only=True)) as db:
                 db.execute("BEGIN")  # one snapshot, whatever the proxy writes meanwhile
-                row = db.execute("SELECT sequence, hash, seal FROM head").fetchone()
-                yield Head(*row) if row else Head(), db.execute("SELECT body, hash FROM entries ORDER BY sequence")
-        except sqlite3.Error as error:
+                head = head_of(db.execute("SELECT sequence, hash, seal FROM head").fetchone())
+                yield head, (stored(*row) for row in db.execute(f"SELECT {ROW} FROM entries ORDER BY sequence"))
+        except DAMAGE as error:
             raise StoreError(f"{self.path.name}: {error}") from error
 
     def recent(self, most: int) -> list[Stored]:
@@ -48,9 +48,9 @@ class SqliteReader:
             return []
         try:
             with contextlib.closing(connect(self.path, read_only=True)) as db:
-                query = "SELECT body, hash FROM entries ORDER BY sequence DESC LIMIT ?"
-                return db.execute(query, (most,)).fetchall()[::-1]
-        except sqlite3.Error as error:
+                query = f"SELECT {ROW} FROM entries ORDER BY sequence DESC LIMIT ?"
+                return [stored(*row) for row in db.execute(query, (most,))][::-1]
+        except DAMAGE as error:
             raise StoreError(f"{self.path.name}: {error}") from error
 
 
@@ -65,7 +65,7 @@ def backup(path: Path, target: Path) -> None:
         with contextlib.closing(connect(path, read_only=True)) as db, contextlib.closing(sqlite3.connect(target)) as copy:
             db.backup(copy, pages=_BACKUP_PAGES)
         os.chmod(target, 0o600)
-    except (sqlite3.Error, OSError) as error:
+    except DAMAGE as error:
         raise LedgerError(f"cannot back up {path.name}: {error}") from error
 
 
@@ -86,7 +86,7 @@ def repair(path: Path, *, at: dt.datetime, reason: str, key: bytes | None = None
             if name.exists():
                 shutil.copy2(name, name.with_name(f"{name.name}.damaged-{at:%Y%m%dT%H%M%S}"))
         _replace(path, rechained(entries, at, reason), key)
-    except (sqlite3.Error, OSError) as error:
+    except DAMAGE as error:
         raise LedgerError(f"cannot repair {path.name}: {error}") from error
     finally:
         lock.release()
@@ -108,11 +108,12 @@ def _files(path: Path) -> tuple[Path, ...]:
 
 
 def _salvage(path: Path) -> list[Entry]:
-    """What can be read, up to where the file itself is broken."""
+    """What can be read, up to where the file itself is broken; whatever hashes, numbers and ids say."""
     found: list[Stored] = []
-    with contextlib.suppress(LedgerError, sqlite3.Error), SqliteReader(path).snapshot() as (_, rows):
-        for row in rows:
-            found.append(row)
+    with contextlib.suppress(*DAMAGE), contextlib.closing(connect(path, read_only=True)) as db:
+        for (body,) in db.execute("SELECT body FROM entries ORDER BY sequence"):
+            if isinstance(body, str):
+                found.append((body, NO_HASH))
     return readable(found)
 
 

@@ -36,7 +36,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from dpproxy.budget.entries import Head, Row
+from dpproxy.budget.entries import Head, Row, head_of, stored
 from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.postgres_tables import PREPARED, prepare
@@ -73,7 +73,7 @@ WITH added AS (
 )
 UPDATE head SET sequence = $6, hash = $7, seal = $8 WHERE chain = $1
 """
-_ROWS = "SELECT sequence, body, hash FROM entries WHERE chain = $1 AND sequence > $2 ORDER BY sequence LIMIT $3"
+_ROWS = "SELECT sequence, id, body, hash FROM entries WHERE chain = $1 AND sequence > $2 ORDER BY sequence LIMIT $3"
 _PAGE = 5000
 _FLUSH = "EXECUTE flushed"
 _FLUSH_AND_BEGIN = f"BEGIN; {_FLUSH}; COMMIT; {_BEGIN}"
@@ -131,7 +131,7 @@ class PostgresStore:
         self._ahead = False
         assert self._held is not None
         first, *rows = await self._held.fetch(chain, known, _PAGE)
-        return Head(first["sequence"], first["hash"], first["seal"]), [(row["body"], row["hash"]) for row in rows]
+        return head_of((first["sequence"], first["hash"], first["seal"])), [(row["body"], row["hash"]) for row in rows]
 
     def suppose(self, chain: str, head: Head) -> bool:
         """Begin with the commit: one crossing for all of it, and the lock is held for none."""
@@ -146,14 +146,14 @@ class PostgresStore:
     def rows(self, chain: str, after: int) -> Iterator[Stored]:
         while True:
             page = self._do(self._db.fetch(_ROWS, chain, after, _PAGE))
-            yield from ((row["body"], row["hash"]) for row in page)
+            yield from (stored(*row) for row in page)
             if len(page) < _PAGE:
                 return
             after = page[-1]["sequence"]
 
     def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        query = "SELECT id, body FROM entries WHERE chain = $1 AND id = ANY($2::text[])"
-        return {row["id"]: row["body"] for row in self._do(self._db.fetch(query, chain, list(ids)))}
+        query = "SELECT sequence, id, body, hash FROM entries WHERE chain = $1 AND id = ANY($2::text[])"
+        return {row["id"]: stored(*row)[0] for row in self._do(self._db.fetch(query, chain, list(ids)))}
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
         """Keep rows and head, which are sent with the commit."""
@@ -298,7 +298,7 @@ class PostgresReader:
                 with _ledger_errors():
                     runner.run(db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
                     row = runner.run(db.fetchrow(_HEAD, self.chain))
-                yield Head(*row) if row else Head(), self._pages(runner, db)
+                yield head_of(row), self._pages(runner, db)
             finally:
                 with contextlib.suppress(*FAILURES):
                     runner.run(db.close())
@@ -310,7 +310,7 @@ class PostgresReader:
                 page = runner.run(db.fetch(_ROWS, self.chain, after, _PAGE))
             if not page:
                 return
-            yield from ((row["body"], row["hash"]) for row in page)
+            yield from (stored(*row) for row in page)
             after = page[-1]["sequence"]
 
     def recent(self, most: int) -> list[Stored]:
@@ -320,11 +320,11 @@ class PostgresReader:
 async def _read_recent(dsn: str, chain: str, most: int) -> list[Stored]:
     db = await connect(dsn)
     try:
-        query = "SELECT body, hash FROM entries WHERE chain = $1 ORDER BY sequence DESC LIMIT $2"
+        query = "SELECT sequence, id, body, hash FROM entries WHERE chain = $1 ORDER BY sequence DESC LIMIT $2"
         rows = await db.fetch(query, chain, most)
     finally:
         await db.close()
-    return [(r["body"], r["hash"]) for r in reversed(rows)]
+    return [stored(*row) for row in reversed(rows)]
 
 
 @contextlib.contextmanager

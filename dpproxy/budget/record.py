@@ -38,7 +38,7 @@ from dpproxy.budget.entries import (
     seal,
 )
 from dpproxy.budget.journal import MAX_JUMP
-from dpproxy.budget.ledger import Charge, LedgerCorrupt
+from dpproxy.budget.ledger import Charge, LedgerCorrupt, LedgerError
 from dpproxy.budget.store import Stored
 from dpproxy.budget.transaction import replay
 from dpproxy.budget.witness import Witness, check
@@ -164,12 +164,14 @@ def verify_export(lines: Iterable[str], *, key: bytes | None = None) -> Verified
             if "head" in data:
                 end = data
             else:
-                digest = replay(book, digest, [(data["entry"], bytes.fromhex(data["hash"]))])
+                digest = replay(book, digest, [(str(data["entry"]), bytes.fromhex(data["hash"]))])
         if end is None or (end["head"]["sequence"], end["head"]["hash"]) != (book.sequence, digest.hex()):
             raise LedgerCorrupt("the export does not end with the head of its entries")
         if key is not None and not hmac.compare_digest(str(end["signature"]), _signature(key, end["head"]).hex()):
             raise LedgerCorrupt("the export is not signed with this key")
-    except (KeyError, TypeError, ValueError) as error:
+    except LedgerError:
+        raise
+    except Exception as error:  # whatever damage has made of it
         raise LedgerCorrupt("a line of the export cannot be read") from error
     return Verified(book.sequence, digest.hex(), book.clock)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from dpproxy.budget.entries import Head, Row
+from dpproxy.budget.entries import Head, Row, head_of, stored
 from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import Charge, ChargeRequest, DiskShort, LedgerCorrupt, LedgerError
 from dpproxy.budget.reserve import Reserve
@@ -46,6 +46,13 @@ CREATE TABLE IF NOT EXISTS head (
     one INTEGER PRIMARY KEY CHECK (one = 1), sequence INTEGER NOT NULL, hash BLOB NOT NULL, seal BLOB
 ) STRICT;
 """
+
+
+ROW = "sequence, id, body, hash"
+"""The columns of an entry, as `entries.stored` takes them."""
+
+DAMAGE = (sqlite3.Error, OSError, UnicodeError)
+"""What SQLite's client raises of a damaged file; the last of a message, or a schema, that is no text."""
 
 
 class FileLock:
@@ -91,7 +98,7 @@ class Anchor:
             return Head(int(data["sequence"]), bytes.fromhex(data["hash"]))
         except FileNotFoundError:
             return None
-        except (OSError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever damage has made of it
             raise LedgerCorrupt(f"the ledger's anchor {self.path.name} cannot be read") from error
 
     def write(self, head: Head, *, durable: bool = False) -> None:
@@ -157,15 +164,14 @@ class SqliteStore:
     def _store_errors(self) -> Iterator[None]:
         try:
             yield
-        except (sqlite3.Error, OSError) as error:
+        except DAMAGE as error:
             if self._reserve is not None:
                 self._reserve.give_up()  # the journal tries once more
             raise StoreError(f"{self._path.name}: {error}") from error
 
     def _read_head(self) -> Head:
         with self._store_errors():
-            row = self._db.execute("SELECT sequence, hash, seal FROM head").fetchone()
-        return Head(*row) if row else Head()
+            return head_of(self._db.execute("SELECT sequence, hash, seal FROM head").fetchone())
 
     def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
         with self._store_errors():
@@ -182,19 +188,19 @@ class SqliteStore:
 
     def rows(self, chain: str, after: int) -> Iterator[Stored]:
         """Read rows in pages, so that no cursor is left open when a reader stops in the middle."""
-        query = "SELECT sequence, body, hash FROM entries WHERE sequence > ? ORDER BY sequence LIMIT ?"
+        query = f"SELECT {ROW} FROM entries WHERE sequence > ? ORDER BY sequence LIMIT ?"
         while True:
             with self._store_errors():
                 page = self._db.execute(query, (after, PAGE)).fetchall()
             if not page:
                 return
-            yield from ((body, digest) for _, body, digest in page)
+            yield from (stored(*row) for row in page)
             after = page[-1][0]
 
     def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
-        query = f"SELECT id, body FROM entries WHERE id IN ({','.join('?' * len(ids))})"
+        query = f"SELECT {ROW} FROM entries WHERE id IN ({','.join('?' * len(ids))})"
         with self._store_errors():
-            return dict(self._db.execute(query, ids).fetchall())
+            return {row[1]: stored(*row)[0] for row in self._db.execute(query, ids)}
 
     def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
         with self._store_errors():
@@ -249,10 +255,19 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     mode = "ro" if read_only else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)
+    connection.text_factory = _text
     if not read_only:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
     return connection
+
+
+def _text(value: bytes) -> str | bytes:
+    """A text of a file, which may hold bytes that are none."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 class SqliteLedger(Journal):

@@ -6,7 +6,8 @@ were appended to it; whoever commits these rows publishes the copy, whoever fail
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dpproxy.budget.book import Book
@@ -77,9 +78,23 @@ def replay(book: Book, digest: bytes, rows: Iterable[Stored], checkpoint: int = 
         if sequence > checkpoint:
             read.append(decode(body))
             if len(read) == AT_ONCE:
-                book.apply_all(read)
+                with _taken_up():
+                    book.apply_all(read)
                 read.clear()
         elif sequence == checkpoint:
-            book.restore(*decode(body))
-    book.apply_all(read)
+            with _taken_up():
+                book.restore(*decode(body))
+    with _taken_up():
+        book.apply_all(read)
     return digest
+
+
+@contextlib.contextmanager
+def _taken_up() -> Iterator[None]:
+    """Entries that can be read one by one, and say together what no ledger of ours says."""
+    try:
+        yield
+    except LedgerError:
+        raise
+    except Exception as error:
+        raise LedgerCorrupt("entries of the ledger do not add up") from error

@@ -77,7 +77,7 @@ class Witness:
             data = json.loads(text)
             seen = Seen(str(data["ledger"]), int(data["sequence"]), bytes.fromhex(data["hash"]), int(data["closures"]))
             stamp = bytes.fromhex(data["seal"]) if data["seal"] is not None else None
-        except (KeyError, TypeError, ValueError) as error:
+        except Exception as error:  # whatever damage has made of it
             raise LedgerCorrupt(f"the ledger's anchor {self.path} cannot be read") from error
         if self._key is not None and not hmac.compare_digest(stamp or b"", self._seal(seen)):
             raise LedgerCorrupt(f"the ledger's anchor {self.path} does not carry the seal of the configured key")
