@@ -45,7 +45,7 @@ if main.__spec__ is None and not hasattr(main, "__file__"):
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = (
-    "plan/test_sensitivity.py", "plan/test_exactness.py", "plan/engines/test_postgres.py", "serve/test_processes.py",
+    "plan/test_exactness.py", "plan/test_sensitivity.py", "plan/engines/test_postgres.py", "serve/test_processes.py", "golden/test_golden.py",
     "test_cli.py", "plan/outer/test_quantile_ends.py", "serve/test_data_epochs.py", "facade/test_account.py",
     "corpus/test_corpus_plans.py", "test_bookkeeping.py", "plan/test_ids.py", "serve/test_reload.py", "answers/test_reuse.py",
     "scripts/test_scripts.py", "plan/properties/test_facts.py", "plan/test_types.py", "plan/properties/test_key_domains.py",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,27 +51,36 @@ def test_a_failure_that_cannot_be_shown_ends_no_run(conftest: Any, request: pyte
     assert request.config.option.tbstyle != "native"
 
 
-def test_what_waits_for_ever_fails_by_name(conftest: Any) -> None:
+@pytest.fixture
+def stacks(conftest: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where stacks go that would be shown."""
+    path = tmp_path / "stacks"
+    with path.open("w") as file:
+        monkeypatch.setattr(conftest, "_stderr", file.fileno())
+        yield path
+
+
+def test_what_waits_for_ever_fails_by_name(conftest: Any, stacks: Path) -> None:
     before = signal.getsignal(signal.SIGALRM)
     failed = pytest.raises(pytest.fail.Exception, match=r"tests/a.py::test takes more than 0.05 s")
     with failed, conftest.limited("tests/a.py::test", 0.05):
         threading.Event().wait()
     with pytest.raises(pytest.fail.Exception, match="takes more than"), conftest.limited("one of a loop", 0.05):
         asyncio.run(asyncio.Event().wait())
+    assert "in test_what_waits_for_ever_fails_by_name" in stacks.read_text()
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
-def test_every_phase_of_a_test_has_a_limit(
-    conftest: Any, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conftest, "LIMIT", 0.05)
+def test_every_phase_of_a_test_has_a_limit(conftest: Any, stacks: Path, request: pytest.FixtureRequest) -> None:
     for hook in (conftest.pytest_runtest_setup, conftest.pytest_runtest_call, conftest.pytest_runtest_teardown):
-        phase = hook(request.node)
-        next(phase)
-        with pytest.raises(pytest.fail.Exception, match="test_every_phase_of_a_test_has_a_limit takes more than"):
-            threading.Event().wait()
-        phase.close()
+        with pytest.MonkeyPatch.context() as patch:  # this test's own end has the usual one
+            patch.setattr(conftest, "LIMIT", 0.05)
+            phase = hook(request.node)
+            next(phase)
+            with pytest.raises(pytest.fail.Exception, match="test_every_phase_of_a_test_has_a_limit takes more than"):
+                threading.Event().wait()
+            phase.close()
 
 
 def test_what_passed_is_not_run_again(
