@@ -22,7 +22,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
-from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.standings import limit
 from dpproxy.budget.book import Book
 from dpproxy.budget.entries import encode
@@ -88,7 +88,9 @@ def budget_show(policies: PolicyFiles, state: State = STATE, ledger: Ledger = No
 
 
 def _show(rules: Policy, place: Place) -> None:
-    account, others = place.names().named(rules.dataset, data_of(rules))
+    names = place.names()
+    account, others = names.named(rules.dataset, data_of(rules))
+    others |= names.strangers(rules.dataset, file_of(rules))
     account = account or rules.dataset
     book = current(place.reader(account))
     _warn(book, rules, account, others)
@@ -154,7 +156,7 @@ def grant(
     place = place_of(ledger, state, anchor)
 
     def write(journal: Journal) -> None:
-        journal.name(rules.dataset, data_of(rules), dt.datetime.now(dt.UTC))
+        journal.name(rules.dataset, data_of(rules), dt.datetime.now(dt.UTC), file_of(rules))
         journal.grant(Grant(rules.dataset, scope, name, *amounts, reason, dt.datetime.now(dt.UTC)))
 
     _write(place, state, key_file, GrantBudget(named(place), rules.dataset, scope, name, *amounts, reason), write)
@@ -325,7 +327,8 @@ def ledger_name(
     """Say whose accounts a renamed dataset, or a second policy over the same data, charges. The reason stays in the record."""
     rules = load_file(policy).policy
     with _opened(place_of(ledger, state, anchor), key_file) as journal:
-        journal.share(rules.dataset, data_of(rules), account or rules.dataset, dt.datetime.now(dt.UTC), reason)
+        data, at = (data_of(rules), account or rules.dataset), dt.datetime.now(dt.UTC)
+        journal.share(rules.dataset, *data, at, reason, file_of(rules))
 
 
 @ledger_app.command("anchor")

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from dpproxy.answers import public_tables
-from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.authoring.progress import bar
 from dpproxy.backends import copy_process
 from dpproxy.backends.copy_files import Copy, CopyError
@@ -67,7 +67,7 @@ def _record(policy: Policy, state: Path, address: str | None, key_file: Path | N
     state.mkdir(mode=0o700, parents=True, exist_ok=True)
     journal = place.open(ledger_key(read_secret(key_file)))
     try:
-        journal.name(name, data_of(policy), dt.datetime.now(dt.UTC))
+        journal.name(name, data_of(policy), dt.datetime.now(dt.UTC), file_of(policy))
         return journal.identity(name)
     finally:
         journal.close()

@@ -2,8 +2,8 @@
 
 Knows: a policy's backend and unit. Must not know: ledgers, rows, passwords. Budgets hang on the name of the dataset; so that a
 new name over the same data does not begin with a new budget, the ledger keeps what data each name has been charged for
-(`budget.entries.Named`). It is a digest: where the data are is nothing that a ledger has to tell. Data that were copied or
-moved are others by this name.
+(`budget.entries.Named`). It is a digest: where the data are is nothing that a ledger has to tell. A file has a second name, that
+of the file itself: so that it is known by a hard link, and where it was moved to. Data that were copied are others by both.
 """
 
 from __future__ import annotations
@@ -24,6 +24,19 @@ def data_of(policy: Policy) -> str:
     place = _place(policy.backend)
     unit = (str(policy.unit_table), policy.unit_column)
     return hashlib.sha256(json.dumps([*place, *unit]).encode()).hexdigest()
+
+
+def file_of(policy: Policy) -> str:
+    """Return what names the file itself that data are in, wherever it is; empty where there is none. A number that the system
+    gives to another file later has another time of writing then."""
+    if not isinstance(policy.backend, DuckDBBackend):
+        return ""
+    try:
+        found = os.stat(policy.backend.path)
+    except OSError:
+        return ""
+    itself = ("duckdb file", found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return hashlib.sha256(json.dumps([*itself, str(policy.unit_table), policy.unit_column]).encode()).hexdigest()
 
 
 def _place(backend: Backend) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.authoring import hints
 from dpproxy.authoring.odds import delta, epsilon, odds
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, Role, TablePolicy, Window
+from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, Policy, Role, TablePolicy, Window
 from dpproxy.policy.names import written
 from dpproxy.policy.problems import START, Code, Problem
 
@@ -38,13 +38,18 @@ def shared_data(files: Sequence[Loaded]) -> tuple[Problem, ...]:
     """Return a warning for each policy over data and unit that another of these policies is over as well."""
     found = []
     for i, loaded in enumerate(files):
-        others = [f.file for j, f in enumerate(files) if i != j and data_of(f.policy) == data_of(loaded.policy)]
+        others = [f.file for j, f in enumerate(files) if i != j and _same_data(f.policy, loaded.policy)]
         if others:
             at = loaded.positions.get(("budget",), START)
             what = f"`{others[0]}` is over the same database and unit: who may use both learns the sum of both budgets"
             fix = "make them roles of one policy, whose `budget` holds for all of them together"
             found.append(at.problem(loaded.file, what, fix, "shared-data"))
     return tuple(found)
+
+
+def _same_data(one: Policy, other: Policy) -> bool:
+    file = file_of(one)
+    return data_of(one) == data_of(other) or (bool(file) and file == file_of(other))
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,15 @@ class Book:
         known = self._names.get((dataset, data), max(own, default=None))
         return known, frozenset(account for (_, of), account in self._names.items() if of == data) - {known}
 
+    def strangers(self, dataset: str, data: str) -> frozenset[str]:
+        """Return the others that charge data which this dataset is not known to have: none with which it has others in common, as
+        only an operator's word lets it."""
+        if self.knows(dataset, data):
+            return frozenset()
+        mine = {of for name, of in self._names if name == dataset}
+        agreed = {account for (_, of), account in self._names.items() if of in mine}
+        return self.named(dataset, data)[1] - agreed - {dataset}
+
     def knows(self, dataset: str, data: str) -> bool:
         return (dataset, data) in self._names
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from dpproxy.budget.entries import NO_HASH, Entry, Head, Row, head_of, stored
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
-from dpproxy.budget.sqlite import DAMAGE, ROW, SCHEMA_SQL, Anchor, FileLock, SqliteStore, connect
+from dpproxy.budget.sqlite import DAMAGE, ROW, SCHEMA_SQL, Anchor, SqliteStore, connect, ledger_lock
 from dpproxy.budget.store import Stored, StoreError
 
 _BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the writer may go on
@@ -75,11 +75,12 @@ def repair(path: Path, *, at: dt.datetime, reason: str, key: bytes | None = None
     The damaged files are kept beside it, named `.damaged-<time>`. Raises LedgerError when the file is in use, or
     cannot be written.
     """
+    path = path.resolve()
     if not any(name.exists() for name in _files(path)):
         raise LedgerError(f"there is no ledger at {path}")
     if _is_whole(path, key):
         return None
-    lock = FileLock(path.with_name(path.name + ".lock"))
+    lock = ledger_lock(path)
     try:
         entries = _salvage(path)
         for name in _files(path):

@@ -78,29 +78,31 @@ class Journal:
         self._thread.start()
         opened.result()
 
-    def name(self, dataset: str, data: str, at: dt.datetime) -> str:
+    def name(self, dataset: str, data: str, at: dt.datetime, file: str = "") -> str:
         def work(tx: Transaction) -> str:
-            account, others = tx.book.named(dataset, data)
-            if tx.book.knows(dataset, data):
-                return account or dataset
-            if others - {dataset}:
+            account, _ = tx.book.named(dataset, data)
+            others = tx.book.strangers(dataset, data) | (tx.book.strangers(dataset, file) if file else frozenset())
+            if others:
                 others_named = ", ".join(f"`{other}`" for other in sorted(others))
                 raise LedgerError(
                     f"the data of dataset `{dataset}` were charged as {others_named}: under a new name they would begin with a "
                     f"new budget. `dpproxy ledger name` lets it charge the same accounts (--as {min(others)}), or its own"
                 )
-            tx.append(Named(max(at, tx.book.clock or at), dataset, account or dataset, data))
+            for each in filter(None, (data, file)):
+                if not tx.book.knows(dataset, each):
+                    tx.append(Named(max(at, tx.book.clock or at), dataset, account or dataset, each))
             return account or dataset
 
         account: str = self._enqueue(self._chain_of(NAMES), work).result()
         self._shared_accounts[dataset] = account
         return account
 
-    def share(self, dataset: str, data: str, account: str, at: dt.datetime, reason: str) -> None:
+    def share(self, dataset: str, data: str, account: str, at: dt.datetime, reason: str, file: str = "") -> None:
         """Take the operator's word whose accounts a dataset over these data charges: its own, or another's."""
 
         def work(tx: Transaction) -> None:
-            tx.append(Named(max(at, tx.book.clock or at), dataset, account, data, reason))
+            for each in filter(None, (data, file)):
+                tx.append(Named(max(at, tx.book.clock or at), dataset, account, each, reason))
 
         self._enqueue(self._chain_of(NAMES), work).result()
 

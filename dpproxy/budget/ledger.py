@@ -200,10 +200,11 @@ class Ledger(Protocol):
         """Tell where several accounts stand, in one look at a record that is shared."""
         ...
 
-    def name(self, dataset: str, data: str, at: dt.datetime) -> str:
+    def name(self, dataset: str, data: str, at: dt.datetime, file: str = "") -> str:
         """Tell whose accounts a dataset of this name over these data charges: its own, or those of the one it was made to share
-        (`dpproxy ledger name`). From now on the record knows the data by that name. Raises LedgerError when it knows them by
-        another one: whoever renames a dataset, or lays a second policy over the same data, would begin with a new budget."""
+        (`dpproxy ledger name`). From now on the record knows the data by that name, and so the file that they are in (`file`
+        names it, wherever it is). Raises LedgerError when it knows either by another one: whoever renames a dataset, or lays a
+        second policy over the same data, would begin with a new budget."""
         ...
 
     def identity(self, dataset: str) -> str:

@@ -74,6 +74,18 @@ class FileLock:
         os.close(self._fd)
 
 
+def ledger_lock(path: Path) -> FileLock:
+    """Take the lock that stands beside a ledger's file, by whatever link one comes to it. Raises LedgerError also where the file
+    has another name in a folder, which the lock is not beside."""
+    path = path.resolve()
+    if path.exists() and path.stat().st_nlink > 1:
+        raise LedgerError(
+            f"the ledger {path} has another name (a hard link), by which another dpproxy could write to it: keep one, or copy it "
+            "(`dpproxy ledger backup`)"
+        )
+    return FileLock(path.with_name(path.name + ".lock"))
+
+
 def _lock(fd: int) -> None:
     if sys.platform == "win32":
         import msvcrt
@@ -118,9 +130,9 @@ class SqliteStore:
 
     def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
         """Create or open the file. Raises LedgerError: in use, read-only, not a ledger, damaged."""
-        self._path = path
+        self._path = path = path.resolve()
         self._reserve = reserve
-        self._lock = FileLock(path.with_name(path.name + ".lock"))
+        self._lock = ledger_lock(path)
         self._anchor = Anchor(path.with_name(path.name + ".anchor"))
         self._head = Head()
         self._connection: sqlite3.Connection | None = None
@@ -288,7 +300,7 @@ class SqliteLedger(Journal):
 
         `reserve`: keep room on the disk, and charge nothing without it.
         """
-        self.path = Path(path)
+        self.path = Path(path).resolve()  # what lies beside the file lies beside it, by whatever name it is opened
         self._reserve = Reserve(self.path.with_name(self.path.name + ".reserve")) if reserve else None
         super().__init__(
             lambda: SqliteStore(self.path, self._reserve),

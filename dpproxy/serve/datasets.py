@@ -23,7 +23,7 @@ from dpproxy.answers.data_epoch import (
     max_age,
     shape_of,
 )
-from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.epoch_refresh import Refreshed
@@ -73,7 +73,8 @@ async def open_dataset(
         catalog, known = await public_tables.read(loaded.policy, await checked_catalog(loaded, backend), backend)
         for doubt in (*data.doubts, *await doubts(loaded, catalog, backend)):
             LOG.warning("policy", problem=str(doubt))
-        await asyncio.to_thread(ledger.name, loaded.policy.dataset, data_of(loaded.policy), dt.datetime.now(dt.UTC))
+        names = (loaded.policy.dataset, data_of(loaded.policy), dt.datetime.now(dt.UTC), file_of(loaded.policy))
+        await asyncio.to_thread(ledger.name, *names)
         record = await asyncio.to_thread(ledger.identity, loaded.policy.dataset)
         backend.choose_by(key := pick_key(record))
         plans = plans_for(loaded.policy, catalog, backend.dialect, key)

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, cast
 
 import structlog
 
-from dpproxy.answers.data_identity import data_of
+from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.dataset import Dataset
 from dpproxy.budget.journal import Journal
 from dpproxy.budget.ledger import Grant, LedgerError, Scope
@@ -229,7 +229,8 @@ class Operator:
         at = dt.datetime.now(dt.UTC)
         names = (request.dataset, cast("Scope", scope), request.name)
         grant = Grant(*names, request.epsilon, request.delta, request.reason, at)
-        await self._kept(lambda: self._ledger.name(request.dataset, data_of(dataset.policy), at))
+        data = (data_of(dataset.policy), at, file_of(dataset.policy))
+        await self._kept(lambda: self._ledger.name(request.dataset, *data))
         await self._kept(lambda: self._ledger.grant(grant))
         dataset.recent_standing.forget()
         details = {"dataset": request.dataset, "scope": scope, "name": request.name, "reason": request.reason}

@@ -298,3 +298,27 @@ class TestNamesOfData:
         for data in ("data", "moved"):
             with pytest.raises(LedgerError):
                 ledger.name("store", data, NOON)
+
+    def test_a_file_is_known_wherever_it_is(self, open_ledger: OpenLedger) -> None:
+        """By another path, under a new name: a hard link, or moved."""
+        ledger = open_ledger()
+        ledger.name("shop", "a path", NOON, "the file")
+        with pytest.raises(LedgerError, match=r"charged as `shop`.*--as shop"):
+            ledger.name("store", "another path", NOON, "the file")
+        assert ledger.name("shop", "another path", NOON, "the file") == "shop"
+        assert ledger.name("clinic", "its path", NOON, "its file") == "clinic"
+        with pytest.raises(LedgerError, match="charged as `shop`"):
+            ledger.name("clinic", "its path", NOON, "the file")  # a link that takes its place later
+        assert ledger.name("shop", "a path", NOON, "loaded anew") == "shop"
+        with pytest.raises(LedgerError, match="charged as `shop`"):
+            ledger.name("store", "another path", NOON, "loaded anew")
+
+    def test_what_an_operator_said_of_a_file_holds_of_what_is_loaded_later(self, open_ledger: OpenLedger) -> None:
+        ledger = open_ledger()
+        ledger.name("shop", "a path", NOON, "the file")
+        ledger.share("store", "another path", "store", NOON, "apart", "the file")
+        assert ledger.name("store", "another path", NOON, "the file") == "store"
+        assert ledger.name("shop", "a path", NOON, "loaded anew") == "shop"
+        assert ledger.name("store", "another path", NOON, "loaded anew") == "store"
+        with pytest.raises(LedgerError):
+            ledger.name("third", "a third path", NOON, "loaded anew")

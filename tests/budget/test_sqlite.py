@@ -56,6 +56,31 @@ def test_a_second_proxy_is_refused(path: Path, request_of: MakeRequest) -> None:
     SqliteLedger(path).close()
 
 
+def test_a_second_proxy_is_refused_by_whatever_name_it_comes(path: Path, tmp_path: Path) -> None:
+    """One lock, one anchor, one log of changes: beside the file, not beside a link to it."""
+    link = tmp_path / "elsewhere" / "link.sqlite"
+    link.parent.mkdir()
+    ledger = SqliteLedger(path)
+    link.symlink_to(path)
+    for name in (link, path.parent / ".." / path.parent.name / path.name):
+        with pytest.raises(LedgerError, match="another dpproxy is using this ledger"):
+            SqliteLedger(name)
+    ledger.close()
+    SqliteLedger(link).close()
+    assert list(link.parent.iterdir()) == [link]
+
+
+def test_a_ledger_of_two_names_in_folders_is_nobodys(path: Path, tmp_path: Path) -> None:
+    """No lock stands beside both."""
+    SqliteLedger(path).close()
+    os.link(path, tmp_path / "hard.sqlite")
+    for name in (path, tmp_path / "hard.sqlite"):
+        with pytest.raises(LedgerError, match=r"has another name \(a hard link\)"):
+            SqliteLedger(name)
+    (tmp_path / "hard.sqlite").unlink()
+    SqliteLedger(path).close()
+
+
 @pytest.mark.parametrize(
     "damage",
     [
