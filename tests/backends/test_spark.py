@@ -64,7 +64,8 @@ async def test_what_is_there(backend: Spark) -> None:
     rows = await backend.public_rows(known, ["id", "d"], 10)
     assert rows.to_pydict() == {"id": [1], "d": ["1.50"]}
     assert (await backend.public_states([known]))[T].startswith("1 ")
-    assert await backend.violations(["SELECT COUNT(*) AS n FROM shop.t", "SELECT 0 AS n"]) == (1, 0)
+    checks = ["SELECT COUNT(*) AS n FROM shop.t", "SELECT 0 AS n"]
+    assert [await backend.violations(checks, aside=aside) for aside in (False, True)] == [(1, 0), (1, 0)]
     assert (backend.state, backend.outdated()) == ("", False)
 
 
