@@ -63,9 +63,10 @@ class NoRoom(Refusal):
 class UnprovenPlan(Refusal):
     """Says that a plan claims less than can be proved of it (`plan.kernel`): a fault of dpproxy's, of which the operator is told.
 
-    `plan` is for the operator's log, never for a client: the measurement and its trees.
+    `rule` and `plan` are for the operator's log, never for a client: what refused it, and the measurement with its trees.
     """
 
+    rule: str = ""
     plan: str = ""
 
 

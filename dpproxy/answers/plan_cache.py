@@ -204,7 +204,7 @@ class PlanCache:
         try:
             return self._plan(statement, role.role, dict(settings), types)
         except UnprovenPlan as error:  # a fault of ours: its plan is for the operator
-            raise internal(error, statement=statement.text, plan=error.plan[:LOGGED]) from error
+            raise internal(error, statement=statement.text, rule=error.rule, plan=error.plan[:LOGGED]) from error
 
 
 class _RoleKey:

@@ -262,11 +262,12 @@ def _proof(made: Compiled, claimed: Measurement, known: Leaves, handed: Mapping[
         check(found, claimed)
         return claimed, found
     except Unproven as error:
-        plan = f"{error}\n{claimed!r}\n{made.trees!r}"
+        plan = f"{claimed!r}\n{made.trees!r}"
         raise UnprovenPlan(
             INTERNAL_ERROR,
             "dpproxy cannot prove what it would promise of this statement",
             hint="Tell the operator; another way to write it may be provable.",
+            rule=str(error),
             plan=plan,
         ) from error
 

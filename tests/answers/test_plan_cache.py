@@ -157,14 +157,14 @@ def test_a_refusal_is_remembered_and_each_gets_its_own() -> None:
 
 def test_a_plan_that_is_not_proved_is_told_to_the_operator_alone() -> None:
     def unproven(*_: object) -> Plan:
-        raise UnprovenPlan("XX000", "dpproxy cannot prove this", plan="of 5 groups, not 3")
+        raise UnprovenPlan("XX000", "dpproxy cannot prove this", rule="a unit reaches more than 3 groups", plan="of 5 groups")
 
     plans = PlanCache(frozenset({"people"}), unproven)
     with capture_logs() as logs, pytest.raises(Refusal) as refused:
         plans.plan(one(plans, "SELECT count(*) FROM people"), ROLE, {}, ())
     (log,) = logs
-    assert (log["error"], log["plan"], log["statement"]) == (
-        "UnprovenPlan", "of 5 groups, not 3", "SELECT count(*) FROM people",
+    assert (log["error"], log["rule"], log["plan"], log["statement"]) == (
+        "UnprovenPlan", "a unit reaches more than 3 groups", "of 5 groups", "SELECT count(*) FROM people",
     )  # fmt: skip
     assert (refused.value.sqlstate, refused.value.message) == ("XX000", f"internal error, incident {log['incident']}")
 

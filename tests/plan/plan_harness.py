@@ -143,7 +143,7 @@ def plan(
     try:
         return planning(chosen, found, engine)(statement(sql, chosen), chosen.roles[role], values, tuple(types))
     except UnprovenPlan as error:
-        raise Unproved(f"{error.message}: {sql}") from error
+        raise Unproved(f"{error.message}, {error.rule}: {sql}") from error
 
 
 class Unproved(AssertionError):
@@ -184,6 +184,8 @@ def released(m: Measurement, values: Sequence[str | None], run: Callable[[str], 
 
 NOBODY = "nobody"
 """The neighbour without rows that belong to no unit: it must give the very same answers."""
+EMPTY = "empty"
+"""The neighbour without people: a statement that fails for some data alone is answered there."""
 SHUFFLED = "shuffled"
 """The same rows in another order: who comes first is decided by everybody's rows, so it must change nothing."""
 
@@ -204,14 +206,15 @@ def plan_plainly(connection: duckdb.DuckDBPyConnection, plain: bool = True) -> N
 class Shop:
     """A database and its neighbours. `units` are those whose deletion is tried: whales and outliers first, at most `most`; then
     newcomers, whose arrival is. `ids`: their type where it is not what it usually is (`shop_world.widened`). `quick`: plain plans
-    of the database, too; neighbours have no others, since plans of small tables take longer than what they save."""
+    of the database, too; neighbours have no others, since plans of small tables take longer than what they save. `trouble`: of a
+    tame shop there is none."""
 
     dialect = "duckdb"
 
-    def __init__(self, seed: int, most: int = 100, ids: str = "", quick: bool = False) -> None:
+    def __init__(self, seed: int, most: int = 100, ids: str = "", quick: bool = False, trouble: bool = True) -> None:
         self._connection = duckdb.connect(":memory:", config={"threads": 1, "preserve_insertion_order": False})
         self._connection.execute("SET TimeZone = 'UTC'")
-        shop_world.fill(self._connection, seed)
+        shop_world.fill(self._connection, seed, trouble=trouble)
         if ids:
             shop_world.widened(self._connection, ids)
         found = self._connection.execute(
@@ -224,6 +227,7 @@ class Shop:
             self._neighbour(unit, f"customer_id IS DISTINCT FROM {unit}", f"order_id IS NULL OR order_id NOT IN ({mine})")
         somebodys = "SELECT order_id FROM main.orders WHERE customer_id IS NOT NULL"
         self._neighbour(NOBODY, "customer_id IS NOT NULL", f"order_id IN ({somebodys})")
+        self._neighbour(EMPTY, "false", "false")
         self._neighbour(SHUFFLED, "true", "true", " ORDER BY rowid DESC")
         arriving = shop_world.NEWCOMERS if most and not ids else ()
         for name in arriving:

@@ -29,7 +29,7 @@ def opened(shop: Shop) -> Shop:
 
 
 def schemas(shop: Shop) -> list[str]:
-    beside = [f"beside_{unit}" for unit in (*shop.units, plan_harness.NOBODY, plan_harness.SHUFFLED)]
+    beside = [f"beside_{unit}" for unit in (*shop.units, plan_harness.NOBODY, plan_harness.SHUFFLED, plan_harness.EMPTY)]
     return ["main", *beside]
 
 

@@ -38,6 +38,8 @@ class Columns:
         for column, name in zip(scan.columns, scan.names, strict=True):
             if column.zone and name in naming:
                 raise Unproven("a column that names units is read by a zone's clocks")
+            if column.type == "interval" and name in naming:
+                raise Unproven("a column that names units is of intervals: of equal ones some are a month, some 30 days")
             self._take(column, leaf.kinds.get(name), (scan.source, name))
 
     def made(self, columns: Sequence[Column], exprs: Iterable[Expr]) -> None:

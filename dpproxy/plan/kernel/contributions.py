@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from dpproxy.plan.kernel.allowed import OF_NULL
 from dpproxy.plan.kernel.domains import combinations
+from dpproxy.plan.kernel.kinds import check_number, check_pair
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.kernel.owners import Owners
@@ -79,7 +80,7 @@ class Deriving:
             case m.FreshSums():
                 return self._fresh_sums(tree)
             case m.Filled(child=child, groups=declared):
-                return self._filled(self._sums(child), declared)
+                return self._filled(self._sums(child), m.rows_of(child).keys, declared)
             case m.Numbered(child=child, order=order):
                 found = self._sums(child)
                 _check_order(order, found.keys)
@@ -118,14 +119,20 @@ class Deriving:
         for value in rows.values:
             if value is not None and value.value is not None:
                 check(value.value, found)
+            if (isinstance(value, m.RowValue) and value.held is not None) or (
+                isinstance(value, m.RowBucket) and not value.values
+            ):
+                check_number(value.value)
             if value is not None and value.where is not None:
                 owners.expressions.condition(value.where, found)
         return found, frozenset() if found.one else varying
 
-    def _filled(self, found: Found, declared: m.Declared) -> Found:
+    def _filled(self, found: Found, keys: Sequence[Expr], declared: m.Declared) -> Found:
         """Groups that are not declared are dropped by the join, whatever the rows hold."""
         if declared.width != found.keys or sorted(i for part in declared.parts for i, _ in part.keys) != list(range(found.keys)):
             raise Unproven("declared groups of other keys")
+        for i, key in (pair for part in declared.parts for pair in part.keys):
+            check_pair(keys[i], key)
         size = combinations(declared, Owners(self._leaves), found.varying)
         return replace(found, groups=min((n for n in (found.groups, size) if n is not None), default=None), declared=True)
 

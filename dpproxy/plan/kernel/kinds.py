@@ -87,6 +87,12 @@ def check_pair(a: Expr, b: Expr) -> None:
         raise Unproven(f"{a.type} is compared with {other}")
 
 
+def check_number(value: Expr | None) -> None:
+    """Raise Unproven for what is no number, and is to be held within bounds."""
+    if value is None or kind(value.type) not in "inf":
+        raise Unproven("a value is held within bounds that is no number")
+
+
 def check_literal(literal: Lit) -> None:
     if literal.text is not None and literal.type in _WIDTH and not number(literal.type, literal.text):
         raise Unproven("a number that is none of its type")

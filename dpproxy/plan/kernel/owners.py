@@ -19,7 +19,7 @@ from dpproxy.plan.kernel.allowed import SET_OPERATIONS
 from dpproxy.plan.kernel.classes import NONE, Classes, Ids, compared, ids, present
 from dpproxy.plan.kernel.columns import named
 from dpproxy.plan.kernel.expressions import Expressions
-from dpproxy.plan.kernel.kinds import becomes
+from dpproxy.plan.kernel.kinds import becomes, kind
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, Relation, Win, conjuncts
@@ -257,6 +257,8 @@ class Owners:
         sides = [self.of(child, outer) for child in node.children]
         if any(len(child.columns) != len(node.columns) for child in node.children):
             refuse("a set operation of relations of different widths")
+        if node.op != "union all" and any(kind(column.type) == "v" for column in node.columns):
+            refuse("a set operation keeps one of equal intervals: a month, or 30 days")
         self.columns.put_together(node.columns, [child.columns for child in node.children])
         if not any(s.private for s in sides):
             return Owned()

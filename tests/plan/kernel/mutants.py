@@ -1,4 +1,5 @@
-"""Plans corrupted as a bug of the planner could: a filter dropped, a clamp widened, a side swapped, a NULL forgotten, less claimed.
+"""Plans corrupted as a bug of the planner could: a filter dropped, a clamp widened, a side swapped, a NULL forgotten, an operand cast,
+a constant that rows decide, rows joined with themselves, less claimed.
 
 Knows: the types of the tree, claims. Must not know: what the kernel makes of them. An operator takes a node and yields others to
 stand in its place, each under the operator's name; `mutants` tries every operator at every place of a tree, subqueries included;
@@ -11,8 +12,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from dpproxy.plan.kernel.allowed import CONSTANT
-from dpproxy.plan.logical.expr import TRUE, Call, Column, Expr, InQuery, Lit, Ref, Relation, Win, conjunction, conjuncts
+from dpproxy.plan.kernel.allowed import CONSTANT, OPERATIONS
+from dpproxy.plan.logical.expr import (
+    TRUE,
+    Agg,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Exists,
+    Expr,
+    InQuery,
+    Lit,
+    Ref,
+    Relation,
+    Win,
+    conjunction,
+    conjuncts,
+)
 from dpproxy.plan.logical.measured import (
     Added,
     Buckets,
@@ -355,6 +372,65 @@ def _call(node: Call) -> Changed:
         yield "the other side alone", node.args[-1]
 
 
+def _same_arity(node: Call) -> Changed:
+    """Another operation, or a result of another type."""
+    known = sorted(OPERATIONS)
+    at = known.index(node.op) if node.op in known else 0
+    for step in (1, 17, 41):
+        yield "another operation", replace(node, op=known[(at + step * len(node.args)) % len(known)])
+    for op in _CONFUSED.get(node.op, ()):
+        yield "an operation that an engine casts for", replace(node, op=op)
+    yield "a result of another type", replace(node, type=_OTHER_TYPE.get(node.type, "int4"))
+
+
+_CONFUSED = {
+    "%": ("concat", "repeat", "bitand"), "+": ("concat", "bitor"), "-": ("date_sub", "%"), "*": ("repeat", "power"),
+    "=": ("nullif", "like", "is_distinct"), "<": ("starts_with", "+"), ">": ("strpos", "-"), ">=": ("coalesce", "least"),
+    "and": ("concat", "coalesce"), "or": ("greatest",), "concat": ("+", "replace"), "length": ("abs", "year"),
+}  # fmt: skip
+_OTHER_TYPE = {
+    "bool": "text",
+    "text": "int4",
+    "int4": "int2",
+    "int8": "int4",
+    "numeric": "int4",
+    "float8": "numeric",
+    "date": "timestamp",
+}
+
+
+def _casts(node: Call | Agg | Win) -> Changed:
+    """An operand cast to another type, by a cast that is written or by what stands there instead."""
+    for i, arg in enumerate(node.args):
+        for type_ in ("text", "int4", "float8", "date", "bool", "interval"):
+            if type_ != arg.type:
+                yield "an operand cast", replace(node, args=(*node.args[:i], Cast(type_, arg), *node.args[i + 1 :]))
+                break
+        yield "an operand of another type", replace(node, args=(*node.args[:i], Cast("text", arg), *node.args[i + 1 :]))
+
+
+def _cast(node: Cast) -> Changed:
+    yield "a cast left out", node.arg
+    for type_ in ("int2", "date", "time", "uuid", "interval"):
+        yield "a cast to another type", replace(node, type=type_)
+    yield "a cast of a cast", replace(node, arg=Cast("text", node.arg))
+
+
+def _case(node: Case) -> Changed:
+    for i, (test, value) in enumerate(node.whens):
+        whens = (*node.whens[:i], (value, test), *node.whens[i + 1 :])
+        yield "a test and its value swapped", replace(node, whens=whens)
+        whens = (*node.whens[:i], (test, Cast("text", value)), *node.whens[i + 1 :])
+        yield "a value of another type", replace(node, whens=whens)
+    yield "a choice of another type", replace(node, type=_OTHER_TYPE.get(node.type, "int4"))
+
+
+def _literal(node: Lit) -> Changed:
+    yield "a constant of another type", replace(node, type=_OTHER_TYPE.get(node.type, "int4"))
+    if node.text is not None:
+        yield "another constant", replace(node, text={"text": "(", "interval": "1 0 0"}.get(node.type, "-100"))
+
+
 def _constants(node: Call) -> Changed:
     """A pattern, or a zone, that rows decide."""
     for i in CONSTANT.get(node.op, ()):
@@ -369,6 +445,33 @@ def _window(node: Win) -> Changed:
     for i in range(len(node.order)):  # as for a column that is called unusable
         yield "order without a column", replace(node, order=(*node.order[:i], *node.order[i + 1 :]))
     yield "an unknown frame", replace(node, frame="GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW")
+
+
+def _window_values(node: Win) -> Changed:
+    if node.name in ("lag", "lead"):
+        yield "a default of another type", replace(node, args=(node.args[0], Lit("int4", "1"), Lit("text", "abc")))
+        yield "a wider default", replace(node, args=(node.args[0], Lit("int4", "1"), Cast("int8", node.args[0])))
+
+
+def _growing(node: Filter | Join) -> Changed:
+    """What takes more work for each row, and holds the same: rows joined with themselves, or looked for among themselves."""
+    inner = node.child if isinstance(node, Filter) else node.left
+    again = _renumbered(inner)
+    for column, other in list(zip(inner.columns, again.columns, strict=False))[:4]:
+        alike = Call("bool", "=", (Ref(column.type, column), Ref(other.type, other)))
+        twice = Join((*inner.columns, *again.columns), "inner", inner, again, alike)
+        among = Filter(inner.columns, inner, Exists("bool", Filter(again.columns, again, alike)))
+        for name, changed in (("rows joined with themselves", twice), ("rows looked for among themselves", among)):
+            yield name, replace(node, child=changed) if isinstance(node, Filter) else replace(node, left=changed)
+
+
+_AGAIN = 10**5
+
+
+def _renumbered(tree: Relation) -> Relation:
+    """The same rows under other numbers of columns."""
+    columns = {c.id: replace(c, id=c.id + _AGAIN) for c in _parts(tree, Column)}
+    return _replaced(tree, Column, {replace(c, id=i): c for i, c in columns.items()})  # type: ignore[no-any-return]
 
 
 def _member(node: InQuery) -> Changed:
@@ -403,9 +506,25 @@ OPERATORS: tuple[tuple[Any, Callable[[Any], Changed]], ...] = (
     (Union, _union),
     (Call, _call),
     (Call, _constants),
+    (Call, _same_arity),
+    (Call | Agg | Win, _casts),
+    (Cast, _cast),
+    (Case, _case),
+    (Lit, _literal),
+    (Win, _window_values),
+    (Filter | Join, _growing),
     (Win, _window),
     (InQuery, _member),
 )
+
+
+OF_KINDS = frozenset((
+    "another operation", "an operation that an engine casts for", "a result of another type", "an operand cast",
+    "an operand of another type", "a cast left out", "a cast to another type", "a cast of a cast", "a test and its value swapped",
+    "a value of another type", "a choice of another type", "a constant of another type", "another constant",
+    "a constant that rows decide", "a default of another type", "a wider default",
+))  # fmt: skip
+"""Operators that give an operation what it does not take."""
 
 
 # --- claims

@@ -11,6 +11,7 @@ from small_expressions import call, lit, ref
 
 from dpproxy.plan.kernel.contributions import Deriving, Found, Reach
 from dpproxy.plan.kernel.leaves import Unproven
+from dpproxy.plan.logical.expr import Lit
 from dpproxy.plan.logical.measured import (
     Added,
     Beyond,
@@ -18,8 +19,11 @@ from dpproxy.plan.logical.measured import (
     Contributions,
     CountCut,
     Counted,
+    Declared,
+    DeclaredPart,
     DistinctCount,
     DistinctSum,
+    Filled,
     Fresh,
     FreshSums,
     Held,
@@ -211,6 +215,9 @@ UNBOUNDED: Mapping[str, Statement] = {
     "stored rows of nobody": sums(One(), groups=replace(READ, definition=replace(
         TWO_KEYS, rows=replace(TWO_KEYS.rows, child=ORDERS)))),
     "buckets of all rows": Buckets(replace(ROWS, values=(RowBucket(ref(SIZE), None, 0, 9, Fraction(1)),)), None, None, FIRST),
+    "a text within bounds": Sums(replace(ALONE, values=(replace(HELD, value=lit("x", "text")),)), (ValueSum(0, 0),)),
+    "buckets of texts": Buckets(replace(ROWS, values=(RowBucket(lit("x", "text"), None, 0, 9, Fraction(1)),)), 5, None, FIRST),
+    "rows where a number is": Sums(replace(ALONE, values=(replace(HELD, where=ref(HOME)),)), (ValueSum(0, 0),)),
     "buckets of other groups": Buckets(replace(ROWS, values=(RowBucket(ref(SIZE), None, 0, 9, Fraction(1)),)), 5,
                                         Picked(GROUPS, 2, FIRST), FIRST),
 }  # fmt: skip
@@ -220,6 +227,18 @@ UNBOUNDED: Mapping[str, Statement] = {
 def test_what_no_node_bounds(name: str) -> None:
     with pytest.raises(Unproven):
         of(UNBOUNDED[name])
+
+
+def test_declared_groups_are_of_the_kinds_of_keys() -> None:
+    """They are joined by them, and an engine would cast."""
+
+    def filled(key: Lit) -> Filled:
+        return Filled(Sums(ALONE, (RowCount(),)), Declared((DeclaredPart(((0, key),), (), (), ()),), 1))
+
+    assert of(filled(lit("1"))).declared
+    for wrong in (lit("a", "text"), lit("2000-01-01", "date")):
+        with pytest.raises(Unproven, match="is compared with"):
+            of(filled(wrong))
 
 
 @pytest.mark.parametrize("tree", [sums(One(), groups=READ), SUMS, replace(WEIGHED, table="s", definition=SUMS.definition)])

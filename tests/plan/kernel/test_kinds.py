@@ -21,7 +21,7 @@ from dpproxy.plan.engines import engine as engine_of
 from dpproxy.plan.kernel import kinds
 from dpproxy.plan.kernel.allowed import AGGREGATES, CASTS, CONSTANT, OPERATIONS, WINDOWS
 from dpproxy.plan.kernel.leaves import Unproven
-from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Win
+from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, Win, children
 from dpproxy.sql.template import Dialect
 from tests.plan.kernel.hostile_values import COLUMNS, OTHERS, names, statements
 
@@ -73,10 +73,31 @@ def made(name: str, pattern: re.Pattern[str], build: Callable[[str, tuple[Expr, 
             yield from (build(type_, args) for type_ in (types(result, 1) or ["record"]))
 
 
-def texts(dialect: Dialect, exprs: Iterable[Expr], check: Callable[[Any], None]) -> list[str]:
+WRITTEN: dict[Dialect, dict[str, str]] = {
+    "duckdb": {"float8": "(CASE WHEN {0} = 0 THEN -{0} ELSE {0} END)"},
+    "postgres": {"float8": "(CASE WHEN {0} = 0 THEN -{0} ELSE {0} END)", "numeric": "({0} * 1.000)"},
+}
+"""Another value that is equal, and written otherwise."""
+
+
+def otherwise(dialect: Dialect, column: Column, text: str) -> str:
+    return WRITTEN[dialect].get(column.type, "{0}").format(text)
+
+
+def as_it_is(dialect: Dialect, column: Column, text: str) -> str:
+    return text
+
+
+def texts(
+    dialect: Dialect,
+    exprs: Iterable[Expr],
+    check: Callable[[Any], None],
+    written: Callable[[Dialect, Column, str], str] = as_it_is,
+) -> list[str]:
     """What the kernel takes, as columns; without what the engine refuses before it is asked. Nothing else may be raised."""
     engine, found = engine_of(dialect), []
-    known = names(engine)
+    columns = {c.id: c for c in (*COLUMNS.values(), *OTHERS.values())}
+    known = {i: written(dialect, columns[i], text) for i, text in names(engine).items()}
     for expr in exprs:
         if accepted(lambda expr=expr: check(expr)):  # type: ignore[misc]
             with contextlib.suppress(Refusal):
@@ -87,8 +108,10 @@ def texts(dialect: Dialect, exprs: Iterable[Expr], check: Callable[[Any], None])
 class Runner:
     """An engine with the hostile table."""
 
-    def __init__(self, dialect: Dialect, execute: Callable[[str], object], failure: type[Exception]) -> None:
-        self.dialect, self._execute, self._failure = dialect, execute, failure
+    def __init__(
+        self, dialect: Dialect, execute: Callable[[str], object], row: Callable[[str], Sequence[Any]], failure: type[Exception]
+    ) -> None:
+        self.dialect, self._execute, self._row, self._failure = dialect, execute, row, failure
         for statement in statements(dialect, 200, 7):
             execute(statement)
 
@@ -99,6 +122,18 @@ class Runner:
             batch = found[at : at + BATCH]
             if self._error(batch):
                 wrong |= {text: error for text in batch if (error := self._error([text]))}
+        return wrong
+
+    def told_apart(self, exprs: Iterable[Expr], check: Callable[[Any], None]) -> list[str]:
+        """The expressions of numbers whose value is another one where a number is written otherwise."""
+        exprs = [e for e in exprs if any(isinstance(a, Ref) and a.type in WRITTEN[self.dialect] for a in children(e))]
+        pairs = zip(texts(self.dialect, exprs, check), texts(self.dialect, exprs, check, otherwise), strict=True)
+        differing = [f"count(*) FILTER (WHERE ({a}) IS DISTINCT FROM ({b}))" for a, b in pairs]
+        wrong = []
+        for at in range(0, len(differing), BATCH):
+            batch = differing[at : at + BATCH]
+            counts = self._row(f"SELECT {', '.join(batch)} FROM hostile")
+            wrong += [text for text, count in zip(batch, counts, strict=True) if count]
         return wrong
 
     def _error(self, batch: Sequence[str]) -> str:
@@ -113,11 +148,16 @@ class Runner:
 def runner(request: pytest.FixtureRequest) -> Iterator[Runner]:
     if request.param == "duckdb":
         with duckdb.connect(config={"threads": 1}) as connection:
-            yield Runner("duckdb", lambda sql: connection.execute(sql).to_arrow_table(), duckdb.Error)
+            execute = connection.execute
+            yield Runner(
+                "duckdb", lambda sql: execute(sql).to_arrow_table(), lambda sql: execute(sql).fetchone() or (), duckdb.Error
+            )
         return
     server = request.getfixturevalue("postgres")
     with server.transaction(force_rollback=True):
-        yield Runner("postgres", lambda sql: _fetched(server, sql), psycopg.Error)
+        yield Runner(
+            "postgres", lambda sql: _fetched(server, sql), lambda sql: server.execute(sql.encode()).fetchone(), psycopg.Error
+        )
 
 
 def _fetched(server: psycopg.Connection[Any], sql: str) -> None:
@@ -132,6 +172,18 @@ def test_no_value_makes_an_operation_fail(name: str, runner: Runner) -> None:
     found = texts(runner.dialect, built, kinds.check_call)
     assert found
     assert runner.failures(found) == {}
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+def test_equal_numbers_have_equal_results(name: str, runner: Runner) -> None:
+    """0 and -0, of PostgreSQL 1.5 and 1.50: an engine keeps either where rows are merged, and none that reads it can tell."""
+    built = made(name, OPERATIONS[name], lambda type_, args: Call(type_, name, args))
+    assert runner.told_apart(built, kinds.check_call) == []
+
+
+def test_casts_of_equal_numbers_are_equal(runner: Runner) -> None:
+    every = [Cast(target, ref(c)) for c in COLUMNS.values() for target in TYPES]
+    assert runner.told_apart(every, kinds.check_cast) == []
 
 
 UNIT = ref(COLUMNS["uuid"])
@@ -231,6 +283,12 @@ A, B, T, D = (ref(COLUMNS[t]) for t in ("int4", "float8", "text", "date"))
 def test_what_is_not_total_is_refused(check: Callable[[Any], None], expr: Expr) -> None:
     with pytest.raises(Unproven):
         check(expr)
+
+
+def test_what_spark_has_no_spelling_for_is_refused_before_it_is_asked() -> None:
+    """And nothing else is raised."""
+    for name, pattern in OPERATIONS.items():
+        texts("spark", made(name, pattern, lambda type_, args, name=name: Call(type_, name, args)), kinds.check_call)
 
 
 def test_a_parameter_may_stand_for_a_list() -> None:

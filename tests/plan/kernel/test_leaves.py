@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import plan_harness
 
 from dpproxy.plan.kernel.leaves import Leaf, Way, leaves
@@ -20,6 +22,42 @@ def test_the_shop(shop_catalog: Catalog) -> None:
     assert frozenset(("customer_id",)) not in found["main", "orders"].keys
     assert (found["main", "regions"].rows, found["main", "orders"].rows) == (4, None)
     assert found["main", "order_items"].private
+
+
+def changed(catalog: Catalog, table: str, **columns: dict[str, object]) -> Catalog:
+    """The catalog, which says something else of columns of a table."""
+    name = TableName("public", table)
+    known = catalog.tables[name]
+    made = tuple(replace(c, **columns.get(c.name, {})) for c in known.columns)  # type: ignore[arg-type]
+    return Catalog({**catalog.tables, name: replace(known, columns=made)})
+
+
+def test_what_a_leaf_says_of_columns_is_the_catalogs(shop_catalog: Catalog) -> None:
+    """By the engine's names: which are never NULL, of what kind they are, which may be read, and how many share a value."""
+    given = changed(
+        shop_catalog,
+        "regions",
+        region={"nullable": False, "source": "Region"},
+        country={"bounded": False},
+        lat={"most": 7, "exact": "HUGEINT"},
+    )
+    leaf = leaves(plan_harness.policy(), given)["main", "regions"]
+    assert leaf.present == {"Region"}
+    assert leaf.kinds == {"Region": ("text", ""), "lat": ("float8", "HUGEINT")}
+    assert (leaf.most["lat"], leaf.most.get("country")) == (
+        7,
+        shop_catalog.tables[TableName("public", "regions")].column("country").most,
+    )  # type: ignore[union-attr]
+    assert not leaf.reached
+
+
+def test_units_and_ways_are_the_engines_names(shop_catalog: Catalog) -> None:
+    given = changed(shop_catalog, "orders", customer_id={"source": "Buyer"}, order_id={"source": "Number"})
+    found = leaves(plan_harness.policy(), changed(given, "order_items", order_id={"source": "Of"}))
+    assert (found["main", "orders"].unit, found["main", "orders"].reached) == ("Buyer", {"Number"})
+    assert found["main", "order_items"].way == Way("Of", ("main", "orders"), "Number")
+    assert not found["main", "orders"].one
+    assert not found["main", "orders"].present
 
 
 def test_a_private_table_without_its_unit_is_no_leaf(shop_catalog: Catalog) -> None:

@@ -9,7 +9,7 @@ from small_expressions import call, column, lit, ref
 
 from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.kernel.owners import Owners
-from dpproxy.plan.logical.expr import Agg, Call, Exists, Expr, InQuery, Relation, Scalar, Win
+from dpproxy.plan.logical.expr import Agg, Call, Exists, Expr, InQuery, Lit, Relation, Scalar, Win, conjunction
 from dpproxy.plan.logical.relation import Aggregate, Distinct, Project, Public, Scan, Staged, Union, Values
 from tests.plan.kernel.small_tables import (
     BUYER,
@@ -103,6 +103,15 @@ def test_whose_rows_these_are(name: str) -> None:
     assert not (set(found.constant) - constant - owner) & {c.id for c in node.columns}
 
 
+AGAIN = replace(ORDERS, columns=tuple(replace(c, id=c.id + 80) for c in ORDERS.columns))
+OWN_OR_NOT = Union(
+    (UNIT, OTHER), (alias(where(ORDERS, equal(BUYER, PERSON)), BUYER, SIZE, first=70), alias(AGAIN, *AGAIN.columns[1:]))
+)
+"""A side of the row around it, and one of everybody."""
+SLIDING = Win("int8", "sum", (ref(SIZE),), (ref(BUYER),), NUMBER.order[:1], "ROWS BETWEEN 1 PRECEDING AND CURRENT ROW")
+SPANS = tuple(replace(c, type="interval") for c in (NEW, OTHER))
+SPANNED = tuple(Project(tuple(replace(c, id=c.id + 30 + 5 * i) for c in (UNIT, *SPANS)), s, (ref(s.columns[0]), Lit("interval", "1 0 0"),
+                Lit("interval", "0 30 0"))) for i, s in enumerate(SIDES))  # fmt: skip
 OTHERS = where(ORDERS, call(">", ref(SIZE), ONE))
 AROUND = where(ORDERS, call("=", ref(BUYER), ref(BUYER)))
 REFUSED: dict[str, Relation] = {
@@ -134,6 +143,14 @@ REFUSED: dict[str, Relation] = {
     "several rows": project(PEOPLE, Scalar("int4", where(ORDERS, equal(BUYER, PERSON)), ref(SIZE))),
     "a window over everybody": project(ORDERS, replace(NUMBER, partition=(ref(SIZE),))),
     "a window with ties": project(ORDERS, replace(NUMBER, order=NUMBER.order[:1])),
+    "a side of rows of everybody": where(PEOPLE, Exists("bool", OWN_OR_NOT)),
+    "a sliding sum with ties": project(ORDERS, SLIDING),
+    "one of equal intervals": Union((UNIT, *SPANS), SPANNED, "intersect"),
+    "a condition that is a number": where(ORDERS, ref(SIZE)),
+    "a condition of a join that is a number": replace(BOTH, on=conjunction((equal(PERSON, BUYER), ref(SIZE)))),
+    "a column of nothing": where(ORDERS, call("=", ref(column(999)), ONE)),
+    "constants of another kind": joined("inner", PEOPLE, Values((OTHER,), ((Lit("text", "x"),),)), equal(HOME, OTHER)),
+    "sides of other kinds": Union((UNIT, replace(OTHER, type="text")), SIDES),
     "an unknown function": project(PEOPLE, call("pg_sleep", ONE)),
     "an unknown frame": project(ORDERS, replace(NUMBER, frame="GROUPS BETWEEN CURRENT ROW AND CURRENT ROW")),
     "an unknown window": project(ORDERS, replace(NUMBER, name="percent_rank")),
@@ -155,6 +172,16 @@ def test_what_no_rule_takes(name: str) -> None:
 @pytest.mark.parametrize("node", [REGIONS, Values((UNIT,), ((ONE,),)), Staged((UNIT,), 0), Public((REGION,), 0, REGIONS)])
 def test_public_rows_are_nobodys(node: Relation) -> None:
     assert not Owners(LEAVES).of(node).private
+
+
+def test_what_is_nearly_refused_is_taken() -> None:
+    """A sum over the whole partition needs no order, one that slides needs one without ties; intervals may be put together."""
+    for sums in (
+        replace(SLIDING, order=NUMBER.order),
+        replace(SLIDING, frame="ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"),
+    ):
+        assert Owners(LEAVES).of(project(ORDERS, sums)).owner == {BUYER.id}
+    assert Owners(LEAVES).of(Union((UNIT, *SPANS), SPANNED)).owner == {UNIT.id}
 
 
 def test_first_is_one_alone() -> None:

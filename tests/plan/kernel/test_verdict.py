@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from plan_harness import Plan
 
 from dpproxy.errors import UnprovenPlan
 from dpproxy.plan import pipeline
+from dpproxy.plan.kernel.contributions import Found, Reach
 from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.kernel.verdict import Derived, check, derived
 from dpproxy.policy.catalog import Catalog
@@ -27,6 +28,7 @@ STATEMENTS = (
     ("shop", "SELECT coupon, count(*) FROM orders GROUP BY 1 ORDER BY 2 DESC LIMIT 1"),
     ("whole", "SELECT status, sum(amount), avg(amount), count(*) FROM orders GROUP BY 1"),
     ("whole", "SELECT page, secs, count(*), count(DISTINCT customer_id) FROM visits GROUP BY 1, 2"),
+    ("gaussian", "SELECT status || category AS k, count(*), sum(qty), avg(qty) FROM orders GROUP BY 1"),
     ("running", "SELECT day, sum(sum(secs)) OVER (ORDER BY day), sum(count(*)) OVER (ORDER BY day) FROM visits GROUP BY 1"),
 )
 
@@ -34,7 +36,11 @@ STATEMENTS = (
 @pytest.fixture(scope="module", params=STATEMENTS, ids=lambda s: f"{s[0]}: {s[1][:60]}")
 def one(request: pytest.FixtureRequest, shop_catalog: Catalog) -> Recorded:
     name, sql = request.param
-    return recorded(sql, shop_catalog, plan_harness.policy(name))
+    if name != "gaussian":
+        return recorded(sql, shop_catalog, plan_harness.policy(name))
+    found = recorded(sql, shop_catalog, replace(plan_harness.policy("whole"), mechanism="gaussian"))
+    assert found.trees.first is not None, "groups are looked for in two rounds"
+    return found
 
 
 def refused(found: Derived, claimed: Measurement) -> bool:
@@ -57,6 +63,56 @@ def test_less_is_refused(one: Recorded) -> None:
     for name in accepted:
         basis = next(b for b in one.claimed.bases if name == f"linf of {b.label}")
         assert basis.norm, f"{name}: only where a norm is claimed of a unit that reaches few groups is there room"
+
+
+def greater(found: Derived, claimed: Measurement) -> Iterator[tuple[str, Derived]]:
+    """What is derived, with one number greater than what is claimed, or one thing otherwise."""
+    main = found.main
+
+    def of(query: Found, i: int, **changes: Any) -> Found:
+        return replace(query, columns=(*query.columns[:i], replace(query.columns[i], **changes), *query.columns[i + 1 :]))
+
+    for i, (reach, basis) in enumerate(zip(main.columns, claimed.bases, strict=True)):
+        whole = (basis.linf * 2) ** max(basis.norm, 1)
+        for name, changes in (
+            ("more", {"hi": basis.linf * 2 + 1, "whole": whole, "norm": basis.norm}),
+            ("less", {"lo": -basis.linf * 2 - 1, "whole": whole, "norm": basis.norm}),
+            ("steps", {"steps": reach.steps + 1}),
+        ):
+            yield f"{name} of {basis.label}", replace(found, main=of(main, i, **changes))
+    yield "keys", replace(found, main=replace(main, keys=main.keys + 1))
+    yield "a column more", replace(found, main=replace(main, columns=(*main.columns, Reach(0, 1))))
+    yield "declared", replace(found, main=replace(main, declared=not main.declared))
+    yield "least units", replace(found, main=replace(main, least=main.least + 1))
+    if not main.declared:
+        yield "groups", replace(found, main=replace(main, groups=claimed.l0 + 1))
+        yield "no bound of groups", replace(found, main=replace(main, groups=None))
+    for i, side in enumerate(found.side):
+        for name, changed in (
+            ("keys", replace(side, keys=side.keys + 1)),
+            ("size", replace(side, size=side.size + 1)),
+            ("sensitivity", of(side, 0, hi=claimed.selections[0].sensitivity * 3)),
+            ("varying", replace(side, varying=frozenset((7,)))),
+        ):
+            yield f"{name} of a selection", replace(found, side=(*found.side[:i], changed, *found.side[i + 1 :]))
+        yield "a selection less", replace(found, side=found.side[:i])
+    if (first := found.first) is None:
+        yield "a first round", replace(found, first=replace(main, columns=main.columns[:1]))
+    else:
+        yield "no first round", replace(found, first=None)
+        for name, changed in (
+            ("groups", replace(first, groups=claimed.l0 + 1)), ("no bound of groups", replace(first, groups=None)),
+            ("keys", replace(first, keys=first.keys + 1)), ("declared", replace(first, declared=True)),
+            ("least", replace(first, least=first.least + 1)), ("weight", of(first, 0, hi=10**9)), ("sign", of(first, 0, lo=-1)),
+        ):  # fmt: skip
+            yield f"{name} of the first round", replace(found, first=changed)
+
+
+def test_what_is_derived_and_not_claimed_is_refused(one: Recorded) -> None:
+    found = derived(one.trees, one.leaves, one.handed)
+    tried = list(greater(found, one.claimed))
+    assert len(tried) >= 8
+    assert [name for name, more in tried if not refused(more, one.claimed)] == []
 
 
 def test_fewer_groups_are_refused_or_counted(one: Recorded) -> None:
@@ -87,7 +143,9 @@ def test_an_unproven_plan_is_refused_before_anything_is_charged(shop_catalog: Ca
     refusal = found.value.__cause__
     assert isinstance(refusal, UnprovenPlan)
     assert refusal.sqlstate == "XX000"
-    assert "changes `count" in refusal.plan
+    assert "changes `count" in refusal.rule
+    assert "Measurement(" in refusal.plan
+    assert refusal.rule not in refusal.told
     assert "linf" not in refusal.told
 
 
