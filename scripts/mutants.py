@@ -26,8 +26,9 @@ A bug of the planner makes a plan that is wrong, or one that claims too little. 
 stored tables. The [kernel](proof.md) is asked of each. What it accepts runs on a database, and on the same without each of its
 people in turn, with tables that are stored of each.
 
-*Refused*: by the kernel. *Broken*: the kernel accepts it, and no engine runs it, whatever the data. *Harmless*: the kernel
-accepts it, and nobody's rows move an answer by more than is claimed: where a filter of the statement is dropped, say.
+*Refused*: by the kernel. *Broken*: the kernel accepts it, and no engine runs it, neither on hostile nor on tame data, nor
+without people: one that fails for some data alone counts as a leak. *Harmless*: the kernel accepts it, and nobody's rows move
+an answer by more than is claimed: where a filter of the statement is dropped, say.
 **Accepted, and moved by more: 0.** {refused} % are refused. `DPPROXY_MUTANTS=FILE scripts/test -m long
 tests/plan/kernel/test_mutants.py` runs them, in {parts} parts, and `scripts/mutants FILE` writes this page.
 
