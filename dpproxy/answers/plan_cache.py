@@ -8,6 +8,7 @@ file of the room that calls the planner.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
@@ -33,8 +34,13 @@ from dpproxy.sql.privacy_clauses import written
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
 
-TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth, a few megabytes
+TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth
 PLANS = 512  # plans remembered
+ROOM_OF_TEXTS = 16 << 20  # bytes of them: as many of 4 kB. A text of 16 MB is refused, and not remembered for that
+ROOM_OF_PLANS = 64 << 20  # bytes of them: as many of usual statements; one of 250 averages has 1.8 MB
+COPIES = 4  # times that the bytes of a text are held for it: as it came, without what stands around it, in trees
+LEAST_OF_TEXT, LEAST_OF_PLAN = 2048, 48 * 1024  # bytes, whatever was asked
+OF_ACCOUNT = 9  # bytes of a plan for each of its outer query and its account; trees have the rest
 SHORT = 400  # characters of a text that is split and planned in some milliseconds; a longer one shall not hold others up
 ASIDE = 2  # long texts at a time
 LOGGED = 50_000  # characters of a plan that is refused as unproven, in the log
@@ -71,24 +77,34 @@ class Plans(Protocol):
 
 class MemoizedCall(Generic[T]):
     """Remembers what a function said the last times; it is asked again and again, also from threads, and without a lock, so that
-    nobody waits for another's question."""
+    nobody waits for another's question. `most`: answers; `room`: bytes of all of them with their questions, as `weight` says."""
 
-    def __init__(self, function: Callable[..., T], most: int) -> None:
-        self._function, self._most = function, most
-        self._said: OrderedDict[tuple[Hashable, ...], T] = OrderedDict()
+    def __init__(
+        self, function: Callable[..., T], most: int, room: int, weight: Callable[[tuple[Hashable, ...], T], int]
+    ) -> None:
+        self._function, self._most, self._room, self._weight = function, most, room, weight
+        self._said: OrderedDict[tuple[Hashable, ...], tuple[T, int]] = OrderedDict()
+        self._bytes = 0
         self._lock = threading.Lock()
 
     def __call__(self, *key: Hashable) -> T:
         with self._lock:
             if key in self._said:
                 self._said.move_to_end(key)
-                return self._said[key]
+                return self._said[key][0]
         said = self._function(*key)
+        weight = self._weight(key, said)
         with self._lock:
-            self._said[key] = said
-            if len(self._said) > self._most:
-                self._said.popitem(last=False)
+            self._bytes += weight - self._said.pop(key, (said, 0))[1]
+            self._said[key] = said, weight
+            while len(self._said) > self._most or self._bytes > self._room:
+                self._bytes -= self._said.popitem(last=False)[1][1]
         return said
+
+    @property
+    def held(self) -> int:
+        """Return the bytes that are held, as `weight` says."""
+        return self._bytes
 
     def has(self, *key: Hashable) -> bool:
         with self._lock:
@@ -97,6 +113,7 @@ class MemoizedCall(Generic[T]):
     def clear(self) -> None:
         with self._lock:
             self._said.clear()
+            self._bytes = 0
 
 
 @dataclass(frozen=True)
@@ -143,9 +160,9 @@ class PlanCache:
         self._views, self._views_read = frozenset(views), reading(" ".join(views.values()))
         self._all, self._roles = Known(names, columns, tables), roles
         self._plan = plan
-        self._split = MemoizedCall(_caught(self._statements), TEXTS)
+        self._split = MemoizedCall(_caught(self._statements), TEXTS, ROOM_OF_TEXTS, _weight_of_text)
         self._made = _caught(self._fresh)
-        self._plans = MemoizedCall(self._made, PLANS)
+        self._plans = MemoizedCall(self._made, PLANS, ROOM_OF_PLANS, _weight_of_plan)
         self._aside = SideThreads(ASIDE)
 
     def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
@@ -192,7 +209,7 @@ class PlanCache:
     def replan(self, plan: PlanFunction) -> None:
         """Plan with another function from now on, and forget what the one before said. Plans that are in use stay as they are."""
         self._plan = plan
-        self._plans = MemoizedCall(self._made, PLANS)
+        self._plans = MemoizedCall(self._made, PLANS, ROOM_OF_PLANS, _weight_of_plan)
 
     def forget(self) -> None:
         self._split.clear()
@@ -220,6 +237,24 @@ class _RoleKey:
         return isinstance(other, _RoleKey) and other.role.name == self.role.name
 
 
+def _weight_of_text(key: tuple[Hashable, ...], _said: object) -> int:
+    return LEAST_OF_TEXT + COPIES * _bytes_of(key)
+
+
+def _weight_of_plan(key: tuple[Hashable, ...], said: Plan | Refusal) -> int:
+    account = _bytes_of((said.outer, said.explain)) if isinstance(said, Plan) else 0
+    return LEAST_OF_PLAN + COPIES * _bytes_of(key) + OF_ACCOUNT * account
+
+
+def _bytes_of(value: object) -> int:
+    """Bytes of the texts of a question: a character may take four of them."""
+    if isinstance(value, str):
+        return sys.getsizeof(value)
+    if isinstance(value, Statement):
+        return sys.getsizeof(value.text)
+    return sum(map(_bytes_of, value)) if isinstance(value, tuple) else 0
+
+
 def _caught(function: Callable[..., T]) -> Callable[..., T | Refusal]:
     """What is nested too deeply to be gone through is refused, whoever goes through it: what is written in other words is nested
     more deeply than what was sent."""
@@ -228,7 +263,7 @@ def _caught(function: Callable[..., T]) -> Callable[..., T | Refusal]:
         try:
             return function(*arguments)
         except Refusal as refusal:
-            return refusal
+            return replace(refusal)  # without the frames it was raised in, which hold all that was read
         except RecursionError:
             return Refusal(STATEMENT_TOO_COMPLEX, "statement is nested too deeply", hint="Ask for less at a time.")
 

@@ -3,7 +3,11 @@ others: they would be told by the difference."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import sys
 import threading
+import tracemalloc
 from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
@@ -11,7 +15,17 @@ from typing import TypeVar
 import pytest
 from structlog.testing import capture_logs
 
-from dpproxy.answers.plan_cache import SHORT, MemoizedCall, PlanCache, Settings, known_to, plans_for, private_names
+from dpproxy.answers.plan_cache import (
+    ROOM_OF_PLANS,
+    ROOM_OF_TEXTS,
+    SHORT,
+    MemoizedCall,
+    PlanCache,
+    Settings,
+    known_to,
+    plans_for,
+    private_names,
+)
 from dpproxy.errors import Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown
 from dpproxy.plan.model import Plan
@@ -176,12 +190,67 @@ def test_the_oldest_is_forgotten_first() -> None:
         asked.append(n)
         return 2 * n
 
-    memo = MemoizedCall(double, 2)
+    memo = MemoizedCall(double, 2, 100, lambda _key, _said: 1)
     assert [memo(n) for n in (1, 2, 1, 3, 1)] == [2, 4, 2, 6, 2]
     assert asked == [1, 2, 3]
     assert (memo.has(1), memo.has(2), memo.has(3)) == (True, False, True)
     memo.clear()
     assert not memo.has(1)
+
+
+def test_what_is_remembered_has_room() -> None:
+    """The oldest go until the rest fits; what does not fit alone is not kept; nothing is counted twice."""
+    memo = MemoizedCall(len, 100, 10, lambda key, said: said)
+    for text in ("aaaa", "bbb", "cc", "aaaa", "dddd"):
+        assert memo(text) == len(text)
+    assert [memo.has(text) for text in ("aaaa", "bbb", "cc", "dddd")] == [True, False, True, True]
+    assert memo.held == 10
+    assert memo("e" * 11) == 11
+    assert (memo.held, memo.has("dddd")) == (0, False)
+    memo("dddd")
+    memo.clear()
+    assert memo.held == 0
+
+
+HUGE, WIDE = "x" * 2_000_000, "\N{GRINNING FACE}" * 30_000
+
+
+@pytest.mark.parametrize(("text", "count"), [(HUGE, 12), (WIDE, 150)])
+def test_texts_that_differ_do_not_pile_up(text: str, count: int) -> None:
+    """Neither those that are refused for their length nor those whose characters take four bytes each."""
+    plans = PlanCache(frozenset({"people"}), Counting())
+
+    def ask(number: int) -> None:
+        with contextlib.suppress(Refusal):
+            plans.split(f"SELECT count(*) FROM people -- {number} {text}")
+
+    ask(0)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            ask(number)
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept <= ROOM_OF_TEXTS, "and it is more than all of them would take"
+    assert count * sys.getsizeof(text) > ROOM_OF_TEXTS
+
+
+def test_settings_count_as_well() -> None:
+    """They decide about a plan, and a session chooses their length."""
+    plans = PlanCache(frozenset({"people"}), lambda *_: EMPTY)
+    statement = one(plans, "SELECT count(*) FROM people")
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            plans.plan(statement, ROLE, {"search_path": f"{number:03}" * 1_000_000}, ())
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept <= ROOM_OF_PLANS
 
 
 async def test_long_texts_are_planned_beside_the_loop_and_short_ones_at_once() -> None:
