@@ -8,20 +8,27 @@ the context, which tasks and threads take over from those who start them.
 
 from __future__ import annotations
 
+import asyncio
 import types
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import ContextVar
 from functools import partial
 from time import thread_time
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
 
+SLICE: Final = 0.003
+"""Seconds of processor after which work that goes on message by message lets others have the loop."""
+
+
 class Payer(Protocol):
-    """Is who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it."""
+    """Is who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it. `resumed`: the thread's
+    processor time when its work last began or went on."""
 
     fresh: float
+    resumed: float
 
 
 _payer: ContextVar[Payer | None] = ContextVar("dpproxy_payer", default=None)
@@ -42,7 +49,7 @@ def _driven(work: Coroutine[Any, Any, T], payer: Payer) -> Generator[Any, Any, T
     """From each wait to the next; what it waits for, and how that ends, is passed through."""
     step: Callable[[], Any] = partial(work.send, None)
     while True:
-        began = thread_time()
+        began = payer.resumed = thread_time()
         try:
             awaited = step()
         except StopIteration as end:
@@ -54,6 +61,12 @@ def _driven(work: Coroutine[Any, Any, T], payer: Payer) -> Generator[Any, Any, T
             step = partial(work.send, (yield awaited))
         except BaseException as error:  # a cancellation, too, is the work's
             step = partial(work.throw, error)
+
+
+async def breathe(payer: Payer, clock: Callable[[], float] = thread_time) -> None:
+    """Return to the loop, which goes on here after everybody else, if the work for this payer has had it for a `SLICE`."""
+    if clock() - payer.resumed > SLICE:
+        await asyncio.sleep(0)
 
 
 def put_down() -> Callable[[float], None]:

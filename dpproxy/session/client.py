@@ -18,12 +18,12 @@ import structlog
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import internal
-from dpproxy.answers.processor_time import metered
+from dpproxy.answers.processor_time import breathe, metered
 from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.session.arrival_times import seconds_waited
-from dpproxy.session.concern import concerns, text_concerns
+from dpproxy.session.concern import concerns
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_entry import Key, enter
 from dpproxy.session.facade_login import cancel_at
@@ -36,7 +36,7 @@ from dpproxy.session.message_counts import glance
 from dpproxy.session.message_flow import HARMLESS
 from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.tracker import Counts
-from dpproxy.session.turns import RELAYED, Turns
+from dpproxy.session.turns import BYTE, RELAYED, Turns
 from dpproxy.sql.signals import Signal
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer, Span
@@ -169,7 +169,7 @@ class ClientSession(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         account = self.account
-        account.fresh += RELAYED
+        account.fresh += RELAYED + BYTE * len(data)  # before any of it is looked at
         if self._plain and account.turn is None and account.fresh + account.taken <= QUANTUM:  # it is not `late`: no call to ask
             counts = self._known.get(data) or glance(self._known, data, self.memo.unconcerned)
             if counts is not None:
@@ -207,13 +207,22 @@ class ClientSession(asyncio.Protocol):
         if error is not None:
             self.fatal(error.sqlstate, error.message)
 
-    def concerns(self, text: bytes) -> bool:
-        """Whether a text must be read: it holds a word of the dataset's, or may name a prepared statement by SQL."""
-        return text_concerns(self, text)
+    @property
+    def words(self) -> tuple[bytes, ...]:
+        return self.dataset.words
 
     def mentions(self, text: bytes) -> bool:
         """Whether a text holds a word for which it must be read."""
         return self.memo.mentions(text, self.dataset.words)
+
+    async def searched(self, text: memoryview, words: tuple[bytes, ...]) -> bool:
+        """Whether a long text holds one of the words."""
+        return await self.memo.search(words).within(text)
+
+    async def breathe(self) -> None:
+        """Return to the loop if this session has had it for some milliseconds, and wait while the client does not read."""
+        await breathe(self.account)
+        await self.drained()
 
     def _take_over(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
         self._busy, self._plain = True, False

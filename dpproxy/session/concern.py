@@ -7,9 +7,11 @@ What it is in doubt of has to be read.
 from __future__ import annotations
 
 from collections.abc import Container
+from enum import Enum
 from typing import Protocol
 
 from dpproxy.session.sql_prepare import WORDS
+from dpproxy.session.word_search import at_once
 from dpproxy.wire.frontend import peek_bind, peek_name
 from dpproxy.wire.protocol import ProtocolError
 
@@ -20,9 +22,29 @@ class Reader(Protocol):
     @property
     def private(self) -> Container[str]: ...
 
+    @property
+    def words(self) -> tuple[bytes, ...]:
+        """Return the words for which a text must be read."""
+        ...
+
     def mentions(self, text: bytes) -> bool:
         """Return whether a text holds a word for which it must be read."""
         ...
+
+    async def searched(self, text: memoryview, words: tuple[bytes, ...]) -> bool:
+        """Return whether a long text holds one of the words."""
+        ...
+
+
+class Concern(Enum):
+    """Says why a message has to be read."""
+
+    NOTHING = "nothing"
+    NAME = "it names a prepared statement over private tables"
+    TEXT = "its text may concern them"
+
+
+_TEXTS = (b"Q", b"P")
 
 
 def text_concerns(reader: Reader, text: bytes) -> bool:
@@ -31,18 +53,40 @@ def text_concerns(reader: Reader, text: bytes) -> bool:
 
 
 def concerns(reader: Reader, tag: bytes, buffer: bytes, start: int, end: int) -> bool:
-    """Return whether a message needs more than to be passed on."""
-    private = reader.private
+    """Return whether a message needs more than to be passed on, or more than one look to say so."""
+    if tag in _TEXTS and not at_once(end - start, len(reader.words)):
+        return True
+    return _judged(reader, tag, buffer, start, end) is not Concern.NOTHING
+
+
+async def concern(reader: Reader, tag: bytes, raw: bytes) -> Concern:
+    """Return why a whole message has to be read; a long text is looked through beside the loop, once."""
+    if tag not in _TEXTS or at_once(len(raw), len(reader.words)):
+        return _judged(reader, tag, raw, 0, len(raw))
+    words = (*reader.words, *WORDS) if reader.private and tag == b"Q" else reader.words
+    if await reader.searched(memoryview(raw)[5:], words):
+        return Concern.TEXT
+    return Concern.NAME if tag == b"P" and _named(reader, tag, raw, 0) else Concern.NOTHING
+
+
+def _judged(reader: Reader, tag: bytes, buffer: bytes, start: int, end: int) -> Concern:
     if tag == b"Q":
-        return text_concerns(reader, buffer[start + 5 : end])
+        return Concern.TEXT if text_concerns(reader, buffer[start + 5 : end]) else Concern.NOTHING
+    if tag == b"P" and reader.mentions(buffer[start + 5 : end]):
+        return Concern.TEXT
+    if tag in (b"P", b"B", b"C"):
+        return Concern.NAME if _named(reader, tag, buffer, start) else Concern.NOTHING
+    return Concern.TEXT
+
+
+def _named(reader: Reader, tag: bytes, buffer: bytes, start: int) -> bool:
+    """Whether a message names a prepared statement over private tables; what is wrong with one, the facade says."""
+    private = reader.private
+    if not private:
+        return False
     try:
-        if tag == b"P":
-            named = bool(private) and peek_name(buffer, start) in private
-            return named or reader.mentions(buffer[start + 5 : end])
         if tag == b"B":
-            return bool(private) and peek_bind(buffer, start)[1] in private
-        if tag == b"C":
-            return bool(private) and peek_name(buffer, start + 1) in private
+            return peek_bind(buffer, start)[1] in private
+        return peek_name(buffer, start if tag == b"P" else start + 1) in private
     except ProtocolError:
-        return False  # the facade says what is wrong with it
-    return True
+        return False

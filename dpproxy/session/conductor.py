@@ -7,15 +7,22 @@ query protocol answers: `SimpleQuery` and `ExtendedQuery` do, each in a file of 
 from __future__ import annotations
 
 from itertools import count
+from typing import Final
 
+from dpproxy.answers.side_threads import SideThreads
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION, Refusal
+from dpproxy.session.concern import Concern, concern
 from dpproxy.session.extended_query import ExtendedQuery
 from dpproxy.session.message_flow import ANSWERED, Step, begins, step
 from dpproxy.session.replies import Client, Replies
 from dpproxy.session.simple_query import SimpleQuery
 from dpproxy.session.statement_answers import StatementAnswers
+from dpproxy.sql.guard import MAX_LENGTH, too_long
 from dpproxy.wire.frontend import Bind, Close, FrontendMessage, Parse, Query, decode_frontend
 from dpproxy.wire.protocol import Frame, ProtocolError
+
+LONGEST: Final = 4 * MAX_LENGTH + 1024
+"""Bytes of a message whose text may be short enough to be read: a character has four at most, a name and types some more."""
 
 
 class Conductor:
@@ -24,6 +31,7 @@ class Conductor:
     def __init__(self, client: Client) -> None:
         names = (f"dpproxy_{number}" for number in count(1))
         self._client = client
+        self._aside = SideThreads(1)
         self._answers = StatementAnswers(client)
         self._replies = Replies(client)
         self._simple = SimpleQuery(client, self._replies, self._answers, names)
@@ -36,6 +44,7 @@ class Conductor:
     async def run(self) -> None:
         """Work until the queue is empty. Raises LinkLost."""
         while self._client.queue:
+            await self._client.breathe()
             tag, raw = self._client.next()
             if begins(tag):
                 if not await self._turn(tag):
@@ -72,7 +81,7 @@ class Conductor:
             case Step.FORWARD:
                 self._replies.forward(tag, raw)
             case Step.EXAMINE:
-                await self._examine(raw, decode_frontend(Frame(tag, raw[5:], raw)))
+                await self._examine(tag, raw)
             case Step.DISCARD:
                 pass
             case Step.REFUSE:
@@ -84,12 +93,28 @@ class Conductor:
             case Step.INVALID:
                 self._client.fatal(PROTOCOL_VIOLATION, f"invalid frontend message type {tag[0]}")
 
-    async def _examine(self, raw: bytes, message: FrontendMessage) -> None:
+    async def _examine(self, tag: bytes, raw: bytes) -> None:
+        """A message of no concern is passed on as it came, however long it is. Raises ProtocolError, LinkLost."""
+        why = await concern(self._client, tag, raw)
+        if why is Concern.NOTHING:
+            self._replies.forward(tag, raw)
+        elif why is Concern.TEXT and len(raw) > LONGEST:
+            refusal = too_long()
+            self._answers.not_answered(raw[5 : 5 + MAX_LENGTH].decode(errors="replace"), "other", refusal)
+            await self._replies.refuse(refusal, simple=tag == b"Q")
+        else:
+            frame = Frame(tag, raw[5:], raw)
+            aside = len(raw) > MAX_LENGTH
+            await self._answer(
+                raw, await self._aside.run(lambda: decode_frontend(frame)) if aside else decode_frontend(frame), why
+            )
+
+    async def _answer(self, raw: bytes, message: FrontendMessage, why: Concern) -> None:
         match message:
             case Query(sql=sql):
                 await self._simple.query(raw, sql)
             case Parse():
-                await self._extended.parse(raw, message)
+                await self._extended.parse(raw, message, why is Concern.TEXT)
             case Bind():
                 await self._extended.bind(raw, message)
             case Close():

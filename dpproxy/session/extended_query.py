@@ -9,9 +9,10 @@ of the portal. So Describe, Execute and Close of that portal need no proxy, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from dpproxy.answers.failures import StatementFailed
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.session import public_text
 from dpproxy.session.description import describe
 from dpproxy.session.encodings import converted
@@ -25,6 +26,9 @@ from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind, Close, Parse
 
+MOST_PARAMETERS: Final = 1_600
+"""Of one statement: PostgreSQL evaluates them as the columns of one row, of which it allows 1,664."""
+
 
 class ExtendedQuery:
     """Answers the Parse, Bind and Close messages of one session. `names` gives names for what it parses on the facade."""
@@ -37,11 +41,11 @@ class ExtendedQuery:
 
     # Parse
 
-    async def parse(self, raw: bytes, message: Parse) -> None:
-        """Answer one Parse, which came as `raw`. Raises LinkLost."""
+    async def parse(self, raw: bytes, message: Parse, mentions: bool) -> None:
+        """Answer one Parse, which came as `raw`. `mentions`: its text may concern private tables. Raises LinkLost."""
         client, replies = self._client, self._replies
         try:
-            statements = await self._answers.statements(message.sql) if client.mentions(raw[5:]) else ()
+            statements = await self._answers.statements(message.sql) if mentions else ()
             raw = public_text.parse(raw, message, statements)
         except Refusal as refusal:
             self._answers.not_answered(message.sql, "other", refusal)
@@ -90,6 +94,12 @@ class ExtendedQuery:
 
     async def _prepare(self, talk: PrivateTalk, raw: bytes, message: Parse, statement: Statement) -> None:
         client = self._client
+        if len(message.oids) > MOST_PARAMETERS:
+            raise Refusal(
+                STATEMENT_TOO_COMPLEX,
+                f"a statement over private tables has at most {MOST_PARAMETERS:,} parameters",
+                hint="Pass a list as one array: x = ANY ($1).",
+            )
         client.link.sent += 1
         unchanged = statement.into or statement.text in message.sql  # else names were spelled out for PostgreSQL
         parse = raw if unchanged else front.parse(message.name, statement.text, message.oids)

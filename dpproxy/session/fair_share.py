@@ -69,6 +69,7 @@ class Account:
 
     role: Hashable
     fresh: float = 0.0
+    resumed: float = 0.0  # the loop's processor time when what is done for it last began or went on
     turn: float | None = None
     owed: float = 0.0
     asking: bool = False  # something is begun for it that has not ended: no pause

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from dpproxy.session.outer_text import Outers
 from dpproxy.session.steadiness import Steadiness
+from dpproxy.session.word_search import WordSearch
 
 REMEMBERED = 4096  # texts of no concern
 LONG_TEXT = 4096  # bytes; longer texts are not remembered
@@ -25,15 +26,25 @@ class Memo:
     unconcerned: set[bytes] = field(default_factory=set)
     outers: Outers = field(default_factory=Outers)
     steadiness: Steadiness = field(default_factory=Steadiness)
+    searches: dict[tuple[bytes, ...], WordSearch] = field(default_factory=dict)
+
+    def search(self, words: tuple[bytes, ...]) -> WordSearch:
+        """Return the search of long texts for these words."""
+        found = self.searches.get(words)
+        if found is None:
+            found = self.searches[words] = WordSearch(words)
+        return found
 
     def mentions(self, text: bytes, words: Iterable[bytes]) -> bool:
-        """Return whether a text holds one of the dataset's words; those that do not are remembered."""
-        if text in self.unconcerned:
+        """Return whether a text that is looked through at once holds one of the dataset's words; those that do not are
+        remembered."""
+        short = len(text) <= LONG_TEXT
+        if short and text in self.unconcerned:
             return False
         lower = text.lower()
         if any(word in lower for word in words):
             return True
-        if len(text) <= LONG_TEXT:
+        if short:
             if len(self.unconcerned) >= REMEMBERED:
                 self.unconcerned.clear()
             self.unconcerned.add(text)

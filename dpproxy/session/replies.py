@@ -66,12 +66,21 @@ class Client(Protocol):
         """Take the next waiting message: its tag, and all of it."""
         ...
 
-    def concerns(self, text: bytes) -> bool:
-        """Return whether a simple query must be read."""
+    @property
+    def words(self) -> tuple[bytes, ...]:
+        """Return the words for which a text must be read."""
         ...
 
     def mentions(self, text: bytes) -> bool:
         """Return whether a text holds a word for which it must be read."""
+        ...
+
+    async def searched(self, text: memoryview, words: tuple[bytes, ...]) -> bool:
+        """Return whether a long text holds one of the words."""
+        ...
+
+    async def breathe(self) -> None:
+        """Let others have the loop after some milliseconds, and wait while the client does not read."""
         ...
 
     def tell(self, data: bytes) -> None:

@@ -40,11 +40,8 @@ class SimpleQuery:
         self._names = names
 
     async def query(self, raw: bytes, sql: str) -> None:
-        """Answer one message, `raw`, whose text is `sql`. Raises LinkLost."""
+        """Answer one message that may concern private tables, `raw`, whose text is `sql`. Raises LinkLost."""
         client, replies = self._client, self._replies
-        if not client.concerns(raw[5:]):
-            replies.forward(b"Q", raw)
-            return
         try:
             statements = await self._answers.statements(sql)
             by_name = any(sql_prepare.concerned(s, client.private) for s in statements)

@@ -18,6 +18,8 @@ PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""
 RELAYED: Final = 10e-6
 """Seconds of processor for a piece that is relayed: to measure each would take a part of that again."""
+BYTE: Final = 1e-9
+"""Seconds of processor for a byte of a client's: it is received, kept, cut and sent on."""
 ENTRY: Final = 0.02
 """Seconds of processor for a connection: its start and end are two milliseconds of the proxy, and four of a server process that
 may be gone before anybody looks what it took."""

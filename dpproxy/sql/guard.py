@@ -69,10 +69,15 @@ def refuse_wide(text: str) -> None:
         raise _too_complex(f"has more than {MAX_AGGREGATES} aggregates", calls[-1].end())
 
 
+def too_long() -> Refusal:
+    """Return what is said of a text that is too long to be taken apart."""
+    return Refusal(STATEMENT_TOO_COMPLEX, f"statement is longer than {MAX_LENGTH} characters", hint=SHORTER)
+
+
 def tokenize(text: str) -> list[Token]:
     """Return the tokens of one client text. Raises Refusal for what no statement needs."""
     if len(text) > MAX_LENGTH:
-        raise Refusal(STATEMENT_TOO_COMPLEX, f"statement is longer than {MAX_LENGTH} characters", hint=SHORTER)
+        raise too_long()
     if "\x00" in text:
         raise Refusal(SYNTAX_ERROR, "statement contains a NUL character")
     try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from dataclasses import dataclass
 
 import pytest
 
-from dpproxy.answers.processor_time import metered
+from dpproxy.answers.processor_time import SLICE, breathe, metered
 from dpproxy.answers.side_threads import SideThreads
 
 pytestmark = pytest.mark.asyncio
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.asyncio
 @dataclass
 class Payer:
     fresh: float = 0.0
+    resumed: float = 0.0
 
 
 def work(seconds: float = 0.02) -> None:
@@ -96,3 +98,40 @@ async def test_whoever_works_on_after_a_cancellation_does() -> None:
     await begun.wait()
     task.cancel()
     assert await task == "on"
+
+
+async def test_work_that_goes_on_lets_others_have_the_loop_after_a_slice() -> None:
+    """Counted on a clock of the test: each step is a tenth of a slice, and others run after each eleven."""
+    payer, done, others = Payer(), 0, []
+
+    def clock() -> float:
+        return payer.resumed + (done - (others[-1] if others else 0)) * SLICE / 10
+
+    async def whole() -> None:
+        nonlocal done
+        for _ in range(100):
+            await breathe(payer, clock)
+            done += 1
+
+    async def other() -> None:
+        while done < 100:
+            others.append(done)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(metered(whole, payer), other())
+    steps = [b - a for a, b in itertools.pairwise(others)]
+    assert max(steps) <= 11
+    assert len(others) >= 9
+
+
+async def test_a_slice_begins_when_work_goes_on() -> None:
+    payer = Payer()
+
+    async def whole() -> tuple[float, float]:
+        first = payer.resumed
+        work()
+        await asyncio.sleep(0)
+        return first, payer.resumed
+
+    first, second = await metered(whole, payer)
+    assert second - first >= 0.02

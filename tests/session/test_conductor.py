@@ -6,7 +6,11 @@ import asyncio
 
 import pytest
 
+from dpproxy.session import client, conductor
+from dpproxy.session.conductor import LONGEST
 from dpproxy.wire import frontend_build as front
+from dpproxy.wire.frontend import FrontendMessage, decode_frontend
+from dpproxy.wire.protocol import Frame
 from tests.worlds.scripted import Stage
 from tests.worlds.wire_client import report, rows, tags
 
@@ -75,4 +79,48 @@ async def test_invalid_utf8_in_a_private_statement(stage: Stage) -> None:
     messages = await wire.until(b"Z")
     assert (tags(messages), report(messages)["C"]) == (b"EZ", "22021")
     assert rows(await wire.query(PRIVATE)) == GROUPS
+    await wire.close()
+
+
+async def test_a_pipeline_that_is_not_read_lets_others_have_the_loop(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With slices of no length each message of a pipeline is worked on in a turn of the loop of its own."""
+    wire, turns = await stage.connect(), 0
+
+    async def counted(*_: object) -> None:
+        nonlocal turns
+        turns += 1
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(client, "breathe", counted)
+    await wire.ask(front.parse("own", PRIVATE))
+    before = turns
+    one = front.parse("", "SELECT 1 -- people") + front.bind("", "", ()) + front.execute("") + front.SYNC
+    wire.send(one * 50)
+    for _ in range(50):
+        assert tags(await wire.until(b"Z")) == b"12DCZ"
+    assert turns - before >= 200
+    await wire.close()
+
+
+@pytest.mark.parametrize("tag", [b"Q", b"P"])
+async def test_a_text_too_long_to_be_taken_apart_is_refused_by_its_bytes(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, tag: bytes
+) -> None:
+    """It is neither decoded nor split. The next message is answered."""
+    wire, before = await stage.connect(), stage.spent()
+    read: list[bytes] = []
+
+    def decoded(frame: Frame) -> FrontendMessage:
+        read.append(frame.tag)
+        return decode_frontend(frame)
+
+    monkeypatch.setattr(conductor, "decode_frontend", decoded)
+    text = PRIVATE + " " * LONGEST
+    messages = await wire.query(text) if tag == b"Q" else await wire.ask(front.parse("", text))
+    assert (tags(messages), report(messages)["C"]) == (b"EZ", "54001")
+    harmless = "SELECT 1" + " " * (2 << 20)
+    assert tags(await wire.query(harmless)) == b"TDCZ"
+    assert read == []
+    assert rows(await wire.query(PRIVATE)) == GROUPS
+    assert stage.spent() > before
     await wire.close()
