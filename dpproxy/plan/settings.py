@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.context import Clock, Settings
 from dpproxy.policy.model import MICRO
+from dpproxy.sql.booleans import setting
 from dpproxy.sql.clock import CLOCK
 
 
@@ -23,7 +24,7 @@ def session_settings(values: Mapping[str, str | None]) -> Settings:
         epsilon=_epsilon(values.get("dpproxy.epsilon")),
         confidence=_confidence(values.get("dpproxy.confidence")),
         search_path=_search_path(values.get("search_path")),
-        other=_flag("dpproxy.other", values.get("dpproxy.other")),
+        other=setting("dpproxy.other", values.get("dpproxy.other"), unset=False),
         zone=_zone(values.get("TimeZone")),
         rows=_bound("dpproxy.rows", values.get("dpproxy.rows")),
         groups=_bound("dpproxy.groups", values.get("dpproxy.groups")),
@@ -41,17 +42,6 @@ _UTC = {"utc", "gmt", "uct", "zulu", "universal", "greenwich", "etc/utc", "etc/g
 
 def _zone(text: str | None) -> str | None:
     return None if text is None or text.lower() in _UTC else text
-
-
-_FLAGS = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
-
-
-def _flag(name: str, text: str | None) -> bool:
-    if text is None:
-        return False
-    if text.strip().lower() not in _FLAGS:
-        raise Refusal(INVALID_PARAMETER_VALUE, f'{name} must be on or off, not "{text[:40]}"', hint=_default(name))
-    return _FLAGS[text.strip().lower()]
 
 
 def _default(name: str) -> str:

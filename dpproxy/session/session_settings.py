@@ -107,8 +107,3 @@ def seconds(value: str | None) -> float | None:
     if found is None or not int(found[1]):
         return None
     return int(found[1]) * _SECONDS[found[2] or "ms"]
-
-
-def is_off(value: str | None) -> bool:
-    """Return whether a value is one of PostgreSQL's spellings of a false boolean."""
-    return value is not None and value.lower() in ("off", "false", "no", "0", "f", "n", "of")

@@ -32,7 +32,8 @@ from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.rehearsal import rehearse
 from dpproxy.session.repeat_cache import CachedReply, RepeatCache
 from dpproxy.session.replies import Client
-from dpproxy.session.session_settings import check_name, is_off, seconds
+from dpproxy.session.session_settings import check_name, seconds
+from dpproxy.sql.booleans import setting
 from dpproxy.sql.session_reach import check_allowed
 from dpproxy.sql.statements import Statement
 from dpproxy.telemetry.statement_event import Verdict, class_of
@@ -168,7 +169,7 @@ class StatementAnswers:
         aimed: bool = False,
     ) -> tuple[Answer, float]:
         self._client.flush()  # what was answered before: this may take long
-        quiet = is_off(private.description.settings["dpproxy.notices"])
+        quiet = not setting("dpproxy.notices", private.description.settings["dpproxy.notices"], unset=True)
         return await deliver(self._question(talk, private, ending, bind), texts, quiet=quiet, aimed=aimed)
 
     def _question(self, talk: PrivateTalk, private: PrivateStatement, ending: Ending, bind: Bind) -> Question:

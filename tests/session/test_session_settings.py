@@ -11,7 +11,6 @@ from dpproxy.session.session_settings import (
     check_hiding,
     check_name,
     has_temporary,
-    is_off,
     misnamed,
     read_settings,
     seconds,
@@ -101,8 +100,3 @@ def test_temporary_things_are_asked_about_and_refused_by_name() -> None:
 )  # fmt: skip
 def test_times_as_postgresql_shows_them(value: str | None, expected: float | None) -> None:
     assert seconds(value) == (None if expected is None else pytest.approx(expected))
-
-
-def test_spellings_of_off() -> None:
-    assert all(is_off(v) for v in ("off", "OFF", "false", "f", "no", "n", "0", "of"))
-    assert not any(is_off(v) for v in (None, "on", "o", "1", ""))

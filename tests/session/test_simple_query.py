@@ -161,3 +161,16 @@ async def test_public_tables_are_asked_in_other_engines_words(stage: Stage) -> N
     assert rows(messages) == [("1",)]
     assert report(await wire.query("SELECT median(oid) FROM pg_class"), b"E")["C"] == "42883"  # no table of the dataset's
     await wire.close()
+
+
+async def test_notices_are_on_or_off_as_postgresql_reads_it(stage: Stage) -> None:
+    wire, before = await stage.connect(), stage.spent()
+    await wire.query("SET dpproxy.notices = 'banana'")
+    messages = await wire.query(PRIVATE)
+    assert (tags(messages), report(messages)["C"]) == (b"EZ", "22023")
+    assert report(messages)["M"].startswith('parameter "dpproxy.notices" requires a Boolean value')
+    assert (stage.spent(), stage.engine.asked) == (before, [])
+    for value, told in (("f", b""), ("tr", b"N"), ("of", b"")):
+        await wire.query(f"SET dpproxy.notices = '{value}'")
+        assert tags(await wire.query(PRIVATE)) == b"TDDD" + told + b"CZ"
+    await wire.close()

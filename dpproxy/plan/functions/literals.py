@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dpproxy.plan.logical.expr import Expr, Hole, Lit
 from dpproxy.plan.properties.interval_fields import interval_text
 from dpproxy.plan.refusals import CONSTANT, OTHER_ARGUMENTS, OTHER_TYPE, unsupported
+from dpproxy.sql.booleans import boolean
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 
 
@@ -47,8 +48,10 @@ def typed_literal(type_: str, text: str | None) -> Expr:
                 raise ValueError(value)
             return Lit(type_, value)
         if type_ == "bool":
-            return Lit(type_, {"t": "true", "true": "true", "yes": "true", "on": "true", "1": "true", "f": "false",
-                               "false": "false", "no": "false", "off": "false", "0": "false"}[value.lower()])  # fmt: skip
+            said = boolean(value)
+            if said is None:
+                raise ValueError(value)
+            return Lit(type_, "true" if said else "false")
         if type_ == "date":
             return Lit(type_, dt.date.fromisoformat(value[:10] if _midnight(value) else value).isoformat())
         if type_ in ("timestamp", "timestamptz"):
