@@ -23,11 +23,16 @@ of a window that begins anew for each row is gone through again for each.
 Rows that the facade hands over, and whose number is not known beforehand, are at most `row_costs.UNKNOWN`, which their query sees
 to. A text is as long as its form tells; a column's without a declared length counts as `text_growth.USUAL`, since what the data
 hold they hold with or without the statement; where longer texts are made of columns, these are cut (`engines.text_cuts`), and
-count as the cut. The longest cut that keeps within `SIZE` is taken.
+count as the cut. The longest cut that keeps within the limits is taken.
+
+Texts that are built of a row are kept in memory where rows are grouped by them or told apart: as many as a person has rows, which
+nothing in SQL bounds. They are taken to be 10,000 in a table, or 100,000 pairs: then `TEXTS` bytes of a row are 100 MB of a
+measurement, and `STATEMENT` 1 GB of all measurements of a statement. Of a table with one row a person `SIZE` is what counts.
 
 What is not promised. That time and memory do not depend on a person at all: they do, by what is promised above, by how many
 rows and how long texts a person has, by how an engine finds rows (one that has no index may look through a table for each row),
-and by its thresholds (a hash table doubles). `timing.quantum` hides time.
+and by its thresholds (a hash table doubles, memory runs out). A person with more rows than are taken may be what memory runs out
+for. `timing.quantum` hides time.
 """
 
 from __future__ import annotations
@@ -43,6 +48,8 @@ from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.row_flows import FAR
 
 SIZE = 1_000_000
+TEXTS = 10_000
+STATEMENT = 100_000
 PUBLIC = 1_000_000
 POWER = 2
 
@@ -52,7 +59,7 @@ def chosen_cut(node: Relation, items: Iterable[Expr], context: Context, given: M
     items = tuple(items)
     for cut in text_growth.CUTS:
         cost = Estimate(context, given, cut).of(node, items)
-        if cost.size <= SIZE:
+        if cost.size <= SIZE and cost.texts <= TEXTS:
             break
     unit = context.policy.unit_name
     if cost.rows > ROWS:
@@ -61,9 +68,19 @@ def chosen_cut(node: Relation, items: Iterable[Expr], context: Context, given: M
         raise _refused(f"it would grow with the rows of a {unit} to the power of {cost.power}, of at most {POWER}", _AGGREGATED)
     if cost.size > SIZE:
         raise _refused(f"of one row of a {unit} {_number(cost.size)} bytes would be made, of at most {SIZE:,}", _SHORTER)
+    if cost.texts > TEXTS:
+        made = f"{_number(cost.texts)} bytes of texts would be built, of at most {TEXTS:,}"
+        raise _refused(f"of one row of a {unit} {made}", _SHORTER)
     if cost.public > max(PUBLIC, 4 * cost.largest):
         raise _refused(f"joins of public tables would make {_number(cost.public)} rows, of at most {PUBLIC:,}", _FEWER)
     return cut, cost
+
+
+def check_statement(texts: int, unit: str) -> None:
+    """Raise Refusal 54000 where all measurements of a statement together build too much of one row."""
+    if texts > STATEMENT:
+        made = f"{_number(texts)} bytes of texts would be built in all, of at most {STATEMENT:,}"
+        raise _refused(f"of one row of a {unit} {made}", _SHORTER)
 
 
 _FEWER = "Join by equalities with unique columns, join fewer tables or shorter series, or aggregate before joining."

@@ -48,25 +48,28 @@ UNKNOWN = 10_000
 @dataclass(frozen=True)
 class Cost:
     """This is the cost of one measurement, at one cut: rows and size made of one private row, and rows made of public ones alone;
-    how many rows the largest public table has; of a person of R rows, R to the power of what is gone through."""
+    how many rows the largest public table has; of a person of R rows, R to the power of what is gone through; bytes of texts that
+    are built of one row, of people who may have more than one."""
 
     rows: int
     size: int
     public: int
     largest: int
     power: int = 0
+    texts: int = 0
 
     def __add__(self, other: Cost) -> Cost:
         rows, size, public = self.rows + other.rows, self.size + other.size, self.public + other.public
-        return Cost(
-            min(rows, FAR), min(size, FAR), min(public, FAR), max(self.largest, other.largest), max(self.power, other.power)
-        )
+        texts = min(self.texts + other.texts, FAR)
+        largest, power = max(self.largest, other.largest), max(self.power, other.power)
+        return Cost(min(rows, FAR), min(size, FAR), min(public, FAR), largest, power, texts)
 
     def times(self, flow: Flow) -> Cost:
         """Return the cost for each row of a flow: what is looked through for a private one, public rows too, is made of it."""
         if flow.private:
-            rows, size = (self.rows + self.public) * flow.rows, self.size * flow.rows
-            return replace(self, rows=min(rows, FAR), size=min(size, FAR), public=0, power=self.power + flow.power)
+            rows, size, texts = ((n * flow.rows) for n in (self.rows + self.public, self.size, self.texts))
+            made = replace(self, rows=min(rows, FAR), size=min(size, FAR), texts=min(texts, FAR), public=0)
+            return replace(made, power=self.power + flow.power)
         return replace(self, public=min(self.public * flow.rows, FAR))
 
 
@@ -110,12 +113,16 @@ class Estimate:
         """Expressions computed in each row, subqueries in them included. Of public rows: each counts for what 100 sizes cost.
         `conditions`: they are those of a join. Returns what each costs again wherever it is computed."""
         size = sum(text_growth.made(e, flow.lengths, self.cut) for e in items)
-        self.cost += (
-            Cost(0, min(flow.rows * size, FAR), 0, 0) if flow.private else Cost(0, 0, min(flow.rows * size // 100, FAR), 0)
-        )
+        counted = flow.private or bool(self.known)  # public rows beside a private one around them may be made something of
+        self.cost += Cost(0, size, 0, 0).times(flow) if counted else Cost(0, 0, size * flow.rows // 100, 0)
         again = [self._asked(expr, flow, conditions) for expr in items]
-        for each in again:
-            self.cost += each.times(flow) if each is not None else NOTHING
+        costs = [each.times(flow) for each in again if each is not None]
+        if self.known or flow.power:
+            texts = sum(text_growth.built(e, flow.lengths, self.cut) for e in items)
+            self.cost += Cost(0, 0, 0, 0, texts=min(flow.rows * texts, FAR))
+        else:
+            costs = [replace(each, texts=0) for each in costs]
+        self.cost += sum(costs, NOTHING)
         return again
 
     def _asked(self, expr: Expr, flow: Flow, condition: bool) -> Cost | None:

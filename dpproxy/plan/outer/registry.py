@@ -41,7 +41,7 @@ class Registry:
 
     `first_array[i]` is the number of the first array of measurement i. `in_sets`: the measurements that grouping sets are made
     of, `averaged` those of them that are made to agree. `beside` says, by hole, what is known of the rows that the facade hands
-    over.
+    over. `texts`: bytes of texts that all measurements build of one row.
     """
 
     context: Context
@@ -50,6 +50,7 @@ class Registry:
     arrays: list[Array] = field(default_factory=list)
     inputs: list[Input] = field(default_factory=list)
     first_array: list[int] = field(default_factory=list)
+    texts: int = 0
     in_sets: set[int] = field(default_factory=set)
     averaged: set[int] = field(default_factory=set)
     beside: dict[int, Beside] = field(default_factory=dict)
@@ -127,7 +128,9 @@ class Registry:
         items = [key for _, key in keys]
         items += [e for s in specs for e in (s.value, s.where) if e is not None]
         items += [e for c in selections for e in (c.value, c.where) if e is not None]
-        cut, _ = amplification.chosen_cut(rows.node, items, self.context, self.beside)
+        cut, cost = amplification.chosen_cut(rows.node, items, self.context, self.beside)
+        self.texts += cost.texts
+        amplification.check_statement(self.texts, self.context.policy.unit_name)
         return engine(self.context.dialect, cut)
 
     def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Ref, Win, children
 from dpproxy.sql.types import TEXTS
 
-CUTS = (1_000_000, 100_000, 10_000, 2_000, 500, 100)
+CUTS = (1_000_000, 100_000, 10_000, 2_000, 1_000, 500, 250, 100)
 """Characters at which columns are cut where longer texts are made of them: the first that suffices."""
 
 GROWING = frozenset({"concat", "concat_ws", "replace", "repeat", "regexp_replace"})
@@ -28,6 +28,7 @@ _SAME = {"lower", "upper", "initcap", "trim", "btrim", "ltrim", "rtrim", "revers
 _FIRST = {"regexp_extract", "nullif"}
 _UP_TO = {"left": 1, "right": 1, "substring": 2}
 _FORMATS = {"strftime", "to_char"}
+_CHOOSING = {"coalesce", "nullif", "least", "greatest"}
 
 Lengths = Mapping[int, int]
 """Of columns, by id."""
@@ -71,11 +72,18 @@ def made(expr: Expr, lengths: Lengths, cut: int) -> int:
     return _Sizes(lengths, cut).made(expr)
 
 
+def built(expr: Expr, lengths: Lengths, cut: int) -> int:
+    """Bytes of the texts that are built for one value: put together, repeated, padded, changed or formatted. What CASE and
+    coalesce choose is there already."""
+    return _Sizes(lengths, cut).built(expr)
+
+
 class _Sizes:
     def __init__(self, lengths: Lengths, cut: int) -> None:
         self._lengths, self._cut = lengths, cut
         self._known: dict[int, int] = {}
         self._made: dict[int, int] = {}
+        self._built: dict[int, int] = {}
 
     def length(self, expr: Expr) -> int:
         if id(expr) not in self._known:
@@ -126,13 +134,23 @@ class _Sizes:
         """Of an argument of a growing operation, as `engines.text_cuts` writes it."""
         if isinstance(expr, Call) and expr.op == "coalesce":
             return max(map(self._part, expr.args))
-        return self._cut if leaf(expr) else self.length(expr)
+        return min(self._cut, _sure(expr)) if leaf(expr) else self.length(expr)
 
     def made(self, expr: Expr) -> int:
         if id(expr) not in self._made:
             below = sum(self.made(e) for e in _below(expr))
             self._made[id(expr)] = min(1 + below + self._own(expr), MOST)
         return self._made[id(expr)]
+
+    def built(self, expr: Expr) -> int:
+        if id(expr) not in self._built:
+            below, own = sum(self.built(e) for e in _joined(expr)), 0
+            if expr.type in TEXTS and isinstance(expr, Call) and expr.op not in _CHOOSING:
+                own = self.length(expr) * (1 if expr.op in _FORMATS else BYTES)
+            elif isinstance(expr, Cast) and expr.type in TEXTS and expr.arg.type not in (*TEXTS, "unknown"):
+                own = self.length(expr)
+            self._built[id(expr)] = min(below + own, MOST)
+        return self._built[id(expr)]
 
     def _own(self, expr: Expr) -> int:
         """Of its own value where it is a text that is not there anyway; of a pattern, one for each character looked at."""
@@ -142,6 +160,24 @@ class _Sizes:
             searched = text * (1 + len(constant(expr.args[1])) // 8)
         copied = isinstance(expr, Call | Case | Cast | Agg | Win) and expr.type in TEXTS
         return searched + (BYTES * self.length(expr) if copied else 0)
+
+
+def _sure(expr: Expr) -> int:
+    """The longest value of an expression by its form alone, whatever columns hold."""
+    if not isinstance(expr, Call):
+        return MOST
+    if expr.op == "md5":
+        return 32
+    number = constant(expr.args[_UP_TO[expr.op]]) if expr.op in _UP_TO else ""
+    return int(number) if number.isdigit() else MOST
+
+
+def _joined(expr: Expr) -> Sequence[Expr]:
+    """What is below an expression; of texts put together in turn, which engines keep no part of, all that are."""
+    if not (isinstance(expr, Call) and expr.op == "concat"):
+        return _below(expr)
+    parts = ((e,) if not (isinstance(e, Call) and e.op == "concat") else _joined(e) for e in expr.args)
+    return [e for part in parts for e in part]
 
 
 def _below(expr: Expr) -> tuple[Expr, ...]:

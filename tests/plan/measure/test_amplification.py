@@ -60,6 +60,11 @@ REFUSED = {
     + " FROM customers",
     "constants": "SELECT " + ", ".join(f"count(DISTINCT CASE WHEN {ME} THEN '{i}{'x' * 3000}' END)" for i in range(20))
     + f" FROM customers JOIN {YEARS} d ON signup <= d",
+    "a megabyte of each of many rows": f"SELECT count(DISTINCT CASE WHEN {ME} THEN repeat(note, 900) END) FROM orders JOIN customers "
+    "USING (customer_id)",
+    "a text of public rows and of one's own": "SELECT count(DISTINCT o.status) FROM orders o WHERE 'x' < (SELECT "
+    "max(repeat(p.title || o.note, 50)) FROM products p WHERE p.product_id = o.qty)",
+    "fifty texts of a row": "SELECT " + ", ".join(f"(SELECT count(DISTINCT note || '{i}' || coupon) FROM orders)" for i in range(50)),
     "a pattern": f"SELECT count(DISTINCT regexp_replace(repeat(name, 900), 'x', '{'y' * 900}', 'g')) FROM customers",
     "padded": "SELECT count(DISTINCT " + " || ".join(f"lpad(CASE WHEN {ME} THEN 'x' END, 1000, '{i}')" for i in range(20))
     + f") FROM customers JOIN {YEARS} d ON signup <= d",
@@ -69,6 +74,9 @@ REFUSED = {
 ANSWERED = {
     "a calendar": f"SELECT d::date, region || '-' || sex, count(*) FROM customers JOIN {YEARS} d ON signup <= d GROUP BY 1, 2",
     "a public table": "SELECT title, sum(quantity) FROM order_items JOIN products USING (product_id) GROUP BY 1",
+    "a megabyte of the only row": "SELECT count(DISTINCT repeat(name, 900)) FROM customers",
+    "replaced by few": "SELECT count(replace(note, 'a', left(coupon, 10))) FROM orders",
+    "a label of pairs": "SELECT a.category || ' + ' || b.category, count(*) FROM orders a JOIN orders b USING (customer_id) GROUP BY 1",
     "pairs": "SELECT count(*) FROM orders a JOIN orders b USING (customer_id) WHERE a.qty < b.qty",
     "a subquery for each row": "SELECT count(*) FROM orders a WHERE a.qty > (SELECT avg(b.qty) FROM orders b WHERE b.customer_id = "
     "a.customer_id AND b.amount < a.amount)",
@@ -133,8 +141,9 @@ def test_longer_texts_are_cut_shorter(shop_catalog: Catalog) -> None:
         (length,) = {c for c in text_growth.CUTS if f", {c})" in text}
         return length
 
+    only = cut("SELECT count(DISTINCT concat(name, region)) FROM customers")
     one = cut("SELECT count(DISTINCT concat(name, coupon)) FROM customers JOIN orders USING (customer_id)")
     many = cut("SELECT " + ", ".join(f"count(DISTINCT concat(name, '{i}', coupon))" for i in range(8))
                + " FROM customers JOIN orders USING (customer_id)")  # fmt: skip
     often = cut(f"SELECT count(DISTINCT concat(name, region)) FROM customers JOIN {YEARS} d ON signup <= d")
-    assert one > many > often
+    assert only > one > many == often == text_growth.CUTS[-1], "of people who have one row longer ones"

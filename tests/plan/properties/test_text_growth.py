@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.plan.engines import engine, literal
-from dpproxy.plan.logical.expr import Call, Case, Column, Expr, Hole, Lit, Ref
+from dpproxy.plan.logical.expr import Call, Case, Cast, Column, Expr, Hole, Lit, Ref
 from dpproxy.plan.properties import text_growth
 
 A, B = (Ref("text", Column(i, name, "text")) for i, name in enumerate("ab"))
@@ -49,6 +49,30 @@ def grown(r: random.Random, depth: int) -> Expr:
         case 8:
             return Call("text", r.choice(["lpad", "rpad"]), (inner, whole(1000), text("-")))
     return Case("text", ((Call("bool", "is_not_null", (A,)), inner),), other)
+
+
+def test_what_is_built_is_what_is_not_there_already() -> None:
+    def built(expr: Expr) -> int:
+        return text_growth.built(expr, {0: 50, 1: 60}, CUT)
+
+    chosen = Case("text", ((Call("bool", "is_not_null", (A,)), A),), B)
+    assert built(A) == built(chosen) == built(Call("text", "coalesce", (A, B))) == 0
+    assert built(Call("text", "lower", (A,))) == 4 * 50
+    assert built(Call("text", "concat", (A, B))) == 4 * 2 * CUT
+    assert built(Call("text", "lower", (Call("text", "concat", (A, B)),))) == 2 * 4 * 2 * CUT
+    assert built(Call("text", "concat", (Call("text", "concat", (A, text("-"))), B))) == 4 * (2 * CUT + 1)
+    assert built(Cast("text", Ref("int4", Column(2, "n", "int4")))) == text_growth.USUAL
+    assert built(Call("bool", "=", (Call("text", "repeat", (A, whole(7))), A))) == 4 * 7 * CUT
+
+
+def test_a_part_is_as_long_as_it_is_asked_for() -> None:
+    def replaced(value: Expr) -> int:
+        return text_growth.length(Call("text", "replace", (A, text("x"), value)), {}, CUT)
+
+    assert replaced(Call("text", "left", (B, whole(7)))) == 7 * CUT
+    assert replaced(Call("text", "substring", (B, whole(3), whole(5)))) == 5 * CUT
+    assert replaced(Call("text", "left", (B, whole(-7)))) == replaced(B) == CUT * CUT
+    assert replaced(Call("text", "md5", (B,))) == 32 * CUT
 
 
 @pytest.mark.parametrize("seed", range(150))
