@@ -117,11 +117,12 @@ def resume(
 
 @admin_app.command()
 def reload(state: State = STATE) -> None:
-    """Read certificates, policies and data again, and say what became of each policy. Exits with 1 when one was not read."""
+    """Read certificates, policies and data again, and say what became of each. What is wrong is not read, and what was there
+    stays: then it exits with 1."""
     found = ask_any(state, Reload())
-    for dataset in found:
-        print(f"{dataset['name']}\t{dataset['policy']}\t{dataset['problem'] or 'served'}")
-    if any(dataset["problem"] for dataset in found):
+    for each in found:
+        print(f"{each['name']}\t{each['policy'] or '-'}\t{each['problem'] or 'served'}")
+    if any(each["problem"] for each in found):
         raise typer.Exit(1)
 
 

@@ -28,6 +28,7 @@ from dpproxy.operations.client import serves
 from dpproxy.plan.preparation import unplanned
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend, Policy
+from dpproxy.private_files import private_folder
 from dpproxy.serve.data_checks import checked_catalog, open_backend
 from dpproxy.serve.datasets import pick_key
 from dpproxy.serve.extracts import extracts, open_data
@@ -64,7 +65,7 @@ def _record(policy: Policy, state: Path, address: str | None, key_file: Path | N
     place, name = place_of(address, state), policy.dataset
     if isinstance(place, SqlitePlace) and serves(state):  # it has one writer
         return current(place.reader(name)).ledger
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(state)
     journal = place.open(ledger_key(read_secret(key_file)))
     try:
         journal.name(name, data_of(policy), dt.datetime.now(dt.UTC), file_of(policy))

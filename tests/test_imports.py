@@ -22,6 +22,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "errors": (0,),
     "amounts": (0,),
     "whole_file": (0,),
+    "private_files": (1,),
     "late_commands": (0,),
     "postgres_failures": (0,),
     "waiting_places": (0,),

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from dpproxy.answers.answer_tables import FORMAT, TablesError, Values
 from dpproxy.answers.claims import Claims
 from dpproxy.budget.seal import SealError
+from dpproxy.private_files import private_file
 
 log = logging.getLogger(__name__)
 
@@ -91,9 +92,9 @@ class FileTables:
             self.claims.drop((_OPENING,))
 
     def _open(self, check: Callable[[int], None]) -> None:
+        private_file(self._path)
         self.db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
-            os.chmod(self._path, 0o600)
             for statement in ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON"):
                 self.db.execute(f"PRAGMA {statement}")
             self.db.execute("BEGIN IMMEDIATE")

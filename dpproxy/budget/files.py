@@ -20,6 +20,7 @@ from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
 from dpproxy.budget.record import Verified, readable, rechained, sealed, verify
 from dpproxy.budget.sqlite import DAMAGE, ROW, SCHEMA_SQL, Anchor, SqliteStore, connect, ledger_lock
 from dpproxy.budget.store import Stored, StoreError
+from dpproxy.private_files import private_file
 
 _BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the writer may go on
 
@@ -62,9 +63,10 @@ def backup(path: Path, target: Path) -> None:
     if target.exists():
         raise LedgerError(f"{target} exists already")
     try:
-        with contextlib.closing(connect(path, read_only=True)) as db, contextlib.closing(sqlite3.connect(target)) as copy:
-            db.backup(copy, pages=_BACKUP_PAGES)
-        os.chmod(target, 0o600)
+        with contextlib.closing(connect(path, read_only=True)) as db:
+            private_file(target)
+            with contextlib.closing(sqlite3.connect(target)) as copy:
+                db.backup(copy, pages=_BACKUP_PAGES)
     except DAMAGE as error:
         raise LedgerError(f"cannot back up {path.name}: {error}") from error
 
@@ -122,13 +124,13 @@ def _replace(path: Path, rows: list[Row], key: bytes | None) -> None:
     """Anchor first: a crash at any point leaves a record that does not fit its anchor, hence another repair."""
     fresh, head = path.with_name(path.name + ".repaired"), sealed(rows, "", key)
     fresh.unlink(missing_ok=True)
+    private_file(fresh)
     with contextlib.closing(sqlite3.connect(fresh, isolation_level=None)) as db:
         db.executescript(SCHEMA_SQL)
         db.execute("BEGIN")
         db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?)", [(r.sequence, r.id, r.body, r.hash) for r in rows])
         db.execute("INSERT INTO head VALUES (1, ?, ?, ?)", (head.sequence, head.hash, head.seal))
         db.execute("COMMIT")
-    os.chmod(fresh, 0o600)
     Anchor(path.with_name(path.name + ".anchor")).write(head, durable=True)
     for suffix in ("-wal", "-shm"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)

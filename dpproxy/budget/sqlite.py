@@ -25,6 +25,7 @@ from dpproxy.budget.ledger import Charge, ChargeRequest, DiskShort, LedgerCorrup
 from dpproxy.budget.reserve import Reserve
 from dpproxy.budget.store import KnownCharge, Stored, StoreError
 from dpproxy.budget.witness import Witness
+from dpproxy.private_files import private_file
 
 BUSY_SECONDS = 10.0
 """Readers (export, show, backup) never block the writer in WAL; this is for a checkpoint they hold up."""
@@ -264,6 +265,8 @@ class SqliteStore:
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """Open a connection without implicit transactions. Raises sqlite3.Error."""
+    if not read_only:
+        private_file(path)
     mode = "ro" if read_only else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=BUSY_SECONDS)

@@ -165,9 +165,9 @@ def steer(source: Source, _: Mapping[str, Any]) -> Values:
 
 
 def outcome(reply: Any, done: str) -> tuple[str, bool]:
-    """Return what is said of something that was asked for, and whether it went wrong. `reply`: of a reload the datasets."""
+    """Return what is said of something that was asked for, and whether it went wrong. `reply`: of a reload, what was read."""
     if isinstance(reply, list):
-        failed = [f"{dataset['name']}: {dataset['problem']}" for dataset in reply if dataset["problem"]]
+        failed = [f"{each['name']}: {each['problem']}" for each in reply if each["problem"]]
         return ("Not read again: " + "; ".join(failed), True) if failed else (done, False)
     return (done, False) if reply else ("Nothing changed: it was so already.", False)
 

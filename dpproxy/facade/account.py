@@ -110,7 +110,7 @@ def choose_place(state: Path, account: Account, binaries: Binaries) -> Place:
     home = state.resolve() / "facade"
     if account.may_pass(home) and _fit(home):
         try:
-            home.mkdir(parents=True, exist_ok=True)
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
             return Place(home, _usable(binaries, home, account), temporary=False)
         except (OSError, FacadeError) as error:
             problems.append(f"{home}: {error}")

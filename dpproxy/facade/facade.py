@@ -29,6 +29,8 @@ from dpproxy.facade.server import Bounds, kill_strays, make_pattern
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.model import Policy
 from dpproxy.postgres_failures import FAILURES
+from dpproxy.private_files import private_folder
+from dpproxy.whole_file import write_whole
 
 PUBLIC_CAP = 1_000_000  # rows of a public table kept here: tens of megabytes and a second or two to fill
 
@@ -127,12 +129,12 @@ class Facade:
 
     async def start(self, state: Path) -> None:
         """Make a place under `state`. Raises FacadeError, also when another proxy uses `state`."""
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        private_folder(state)
         self._state_lock = _locked(state / "facade.lock")
         _forget_earlier(state)
         binaries, self._account = find_binaries(self._folder), choose_account()
         self._place = await asyncio.to_thread(choose_place, state, self._account, binaries)
-        (state / "facade.path").write_bytes(os.fsencode(self._place.home))
+        write_whole(state / "facade.path", os.fsencode(self._place.home), replace=True)
         await asyncio.to_thread(make_pattern, self._place, self._account)
 
     async def open(self, policy: Policy, catalog: Catalog, public_rows: PublicRows) -> Rooms:
@@ -166,7 +168,7 @@ class Facade:
             raise FacadeError("the facade is not started")
         self._count += 1
         home = self._place.home / str(self._count)
-        home.mkdir(exist_ok=True)
+        home.mkdir(mode=0o700, exist_ok=True)
         self._account.own(home)
         place = Place(home, self._place.binaries, temporary=False)
         return Cluster(place, self._account, self._connections, database, self._place.data, filled, self._bounds)

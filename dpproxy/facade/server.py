@@ -26,6 +26,7 @@ from typing import Any, Final
 
 from dpproxy.facade.account import Account, Place
 from dpproxy.facade.binaries import FacadeError
+from dpproxy.private_files import private_opener
 
 SUPERUSER = "postgres"
 START_TIMEOUT = 120.0  # seconds; a start takes 0.1 s, more only on a machine in trouble
@@ -136,7 +137,7 @@ class EmbeddedServer:
         self._stopping = False
         self._exited = asyncio.Event()
         (self.place.data / "postmaster.pid").unlink(missing_ok=True)
-        with open(self.place.home / "postgres.log", "ab") as log:
+        with open(self.place.home / "postgres.log", "ab", opener=private_opener) as log:
             self._process = subprocess.Popen(
                 [self.place.binaries.program("postgres"), "-D", str(self.place.data)],
                 stdin=subprocess.DEVNULL,

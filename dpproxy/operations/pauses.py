@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpproxy.errors import OBJECT_NOT_IN_PREREQUISITE_STATE, OperatorError, Refusal
+from dpproxy.private_files import private_opener
 from dpproxy.whole_file import write_whole
 
 FILE = "paused.json"  # in the state folder
@@ -94,7 +95,7 @@ class Pauses:
         if self._path is None:
             yield
             return
-        with self._path.with_suffix(".lock").open("a") as lock:
+        with open(self._path.with_suffix(".lock"), "a", opener=private_opener) as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.read()
             yield

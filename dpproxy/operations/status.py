@@ -8,9 +8,13 @@ and the operators' pages all read these. Amounts of epsilon are millionths, of d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from dpproxy.operations.pauses import Pause
 from dpproxy.telemetry.tallies import Counted
+
+CERTIFICATES: Final = "certificates"
+"""The name of what is read again beside datasets."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,16 @@ class DatasetStatus:
 
 
 @dataclass(frozen=True)
+class ReadAgain:
+    """Says what became of something that was read again. `name`: of a dataset, or `CERTIFICATES`; `policy`: the digest of its
+    text; `problem`: why what was there stays, or empty."""
+
+    name: str
+    policy: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class Check:
     """Says whether a part works: `facade`, `backend` or `ledger`. `subject`: the dataset, with the role behind a slash for a
     facade; `seconds`: how long it took to find out; `problem`: why it does not work, for the operator."""
@@ -85,7 +99,8 @@ class Check:
 @dataclass(frozen=True)
 class Status:
     """Is one process. `process`: its number of several, 0 of one; `untold`: dataset, role, reason, outcome and number of
-    charged statements whose client was not told; `delayed`: dataset, role, turns, seconds; `lines`: of the log, by level."""
+    charged statements whose client was not told; `delayed`: dataset, role, turns, seconds; `lines`: of the log, by level;
+    `certificates`: why the last attempt to read them again failed, or empty."""
 
     process: int
     pid: int
@@ -102,6 +117,7 @@ class Status:
     untold: tuple[tuple[str, str, str, str, int], ...]
     delayed: tuple[tuple[str, str, int, float], ...]
     lines: tuple[tuple[str, int], ...]
+    certificates: str = ""
 
     @property
     def ready(self) -> bool:

@@ -39,7 +39,7 @@ from dpproxy.operations.requests import (
     ResumeRole,
     SetClock,
 )
-from dpproxy.operations.status import DatasetStatus, Status, rebuilt
+from dpproxy.operations.status import ReadAgain, Status, rebuilt
 from dpproxy.telemetry.tallies import Tallies
 
 LOG = structlog.get_logger()
@@ -58,8 +58,9 @@ class Steered(Protocol):
 
     async def status(self, checked: bool = False) -> Status: ...
 
-    async def reloaded(self) -> tuple[DatasetStatus, ...]:
-        """Read policies and data again, here and in all processes; wait until this one has. Raises TimeoutError."""
+    async def reloaded(self) -> tuple[ReadAgain, ...]:
+        """Read certificates, policies and data again, here and in all processes; wait until this one has. Raises
+        TimeoutError."""
         ...
 
     def drain(self) -> None:
@@ -203,9 +204,9 @@ class Operator:
         except TimeoutError:
             self.note("reload", by, "not yet done")
             raise OperationError(f"the reload has not ended within {RELOADED:g} seconds; the log will say how it does") from None
-        failed = [dataset.name for dataset in found if dataset.problem]
+        failed = [each.name for each in found if each.problem]
         self.note("reload", by, f"not reloaded: {', '.join(failed)}" if failed else "done")
-        return [asdict(dataset) for dataset in found]
+        return [asdict(each) for each in found]
 
     async def _cancel(self, request: CancelSession, by: str, passed: bool) -> bool:
         found = self._steered.end_session(request.session, request.end)

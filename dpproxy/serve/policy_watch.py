@@ -2,7 +2,8 @@
 
 Knows: files' times and sizes. Must not know: what a policy says, who reads it. A file is looked at once a second; what is
 being written is not read before it has been the same for a second, and a file that is gone for a moment (an editor writes
-another in its place) is waited for. What cannot be read as a policy then leaves the one that is served, as with SIGHUP.
+another in its place) is waited for. One that stays away is a change like any other. What cannot be read as a policy then leaves
+the one that is served, as with SIGHUP, and the operator is told why.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 SECONDS: Final = 1.0
+GONE: Final = 10
+"""Looks in a row at which files are away, before they are taken to be gone: no editor takes so long."""
 
 Look = dict[Path, tuple[int, int, int] | None]
 """Of each file inode, size and time of change; None for one that is not there."""
@@ -36,12 +39,15 @@ async def watched(
     changed: Callable[[], None],
     pause: Callable[[], Awaitable[None]] = lambda: asyncio.sleep(SECONDS),
 ) -> None:
-    """Call `changed` each time that the files have become others, all are there, and they have stayed so over one pause."""
+    """Call `changed` each time that the files have become others, and have stayed so over one pause; over `GONE` where some are
+    not there."""
     served = before = look(files())
+    same = 0
     while True:
         await pause()
         now = look(files())
-        if now == before and now != served and None not in now.values():
+        same = same + 1 if now == before else 0
+        if now != served and same >= (GONE if None in now.values() else 1):
             served = now
             changed()
         before = now

@@ -37,8 +37,9 @@ from dpproxy.operations import pauses as paused
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.requests import OperationError
-from dpproxy.operations.status import DatasetStatus, Status
+from dpproxy.operations.status import CERTIFICATES, ReadAgain, Status
 from dpproxy.policy.load import Loaded
+from dpproxy.private_files import private_folder
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset
 from dpproxy.serve.memory import give_back
@@ -90,9 +91,9 @@ class Running:
     """Is a proxy that serves. `stopping` is set by the first signal."""
 
     def __init__(self, options: Options, neighbours: Neighbours | None = None, lines: Lines | None = None) -> None:
-        """Opens the ledger and the stored answers. Raises LedgerError, SealError, TlsError."""
+        """Opens the ledger and the stored answers. Raises LedgerError, SealError, SharedFolder, TlsError."""
         try:
-            options.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(options.state)
         except OSError as error:
             raise ServingError(f"no state directory at {options.state}: {error.strerror}") from None
         self.stopping = asyncio.Event()
@@ -121,6 +122,7 @@ class Running:
         self._local = ExitStack()
         self._end_health: Callable[[], None] | None = None
         self._console: ConsoleServer | None = None
+        self._certificates = ""  # why they were not read again
         self._reloading = asyncio.Event()
         self._reloaded = Rounds()
         self._reloader: asyncio.Task[None] | None = None
@@ -245,7 +247,7 @@ class Running:
     # what an operator may ask
 
     async def status(self, checked: bool = False) -> Status:
-        return await self.report.status(checked)
+        return replace(await self.report.status(checked), certificates=self._certificates)
 
     def end_session(self, session: int, end: bool) -> bool:
         found = next((each for each in self._server.sessions() if each.key[0] == session), None)
@@ -255,13 +257,14 @@ class Running:
             found.cancel(OPERATOR)
         return found is not None
 
-    async def reloaded(self) -> tuple[DatasetStatus, ...]:
+    async def reloaded(self) -> tuple[ReadAgain, ...]:
         if self.stopping.is_set():
             raise OperationError("the proxy is stopping")
         awaited = self._reloaded.next()
         self._outdated()
         await awaited
-        return (await self.report.status()).datasets
+        certificates = (ReadAgain(CERTIFICATES, problem=self._certificates),) if self._options.tls is not None else ()
+        return (*certificates, *(ReadAgain(d.name, d.policy, d.problem) for d in (await self.report.status()).datasets))
 
     def drain(self) -> None:
         if self._neighbours is not None:
@@ -319,11 +322,13 @@ class Running:
         if self._options.tls is None:
             return
         try:
-            self._server.tls = load_tls(self._options.tls)
+            tls = load_tls(self._options.tls)
             if self._console is not None:
                 self._console.renew()
+            self._server.tls, self._certificates = tls, ""
             LOG.info("certificates reloaded")
         except (TlsError, OSError) as error:
+            self._certificates = str(error)
             LOG.error("certificates not reloaded", reason=str(error))
 
 

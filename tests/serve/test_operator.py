@@ -31,7 +31,7 @@ from dpproxy.operations.requests import (
     ResumeRole,
     SetClock,
 )
-from dpproxy.operations.status import DatasetStatus, Status
+from dpproxy.operations.status import ReadAgain, Status
 from dpproxy.serve import operator
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.operator import Operator
@@ -61,10 +61,10 @@ class Steered:
     async def status(self, checked: bool = False) -> Status:
         return replace(STATUS, process=self.number, checks=STATUS.checks if checked else ())
 
-    async def reloaded(self) -> tuple[DatasetStatus, ...]:
+    async def reloaded(self) -> tuple[ReadAgain, ...]:
         self.told.append("reload")
         await self.reloading.wait()
-        return (replace(STATUS.datasets[0], problem=self.problem),)
+        return (ReadAgain("shop", "digest", self.problem),)
 
     def drain(self) -> None:
         self.told.append("drain")
@@ -208,7 +208,7 @@ async def test_a_reload_is_waited_for_and_told(world: World, monkeypatch: pytest
     await asyncio.sleep(0)
     assert not asked.done()
     one.steered.reloading.set()
-    assert await asked == [asdict(STATUS.datasets[0])]
+    assert await asked == [asdict(ReadAgain("shop", "digest"))]
     one.steered.problem = "shop.yaml:3:1: unknown key"
     assert (await one.ask(Reload()))[0]["problem"] == one.steered.problem
     one.steered.reloading.clear()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.serve.policy_watch import watched
+from dpproxy.serve.policy_watch import GONE, watched
 
 
 class Ended(Exception):
@@ -62,6 +62,12 @@ def test_a_file_that_is_replaced(files: list[Path], tmp_path: Path) -> None:
         (tmp_path / "new").rename(files[0])
 
     assert told(files, [files[0].unlink, None, None, replaced, None, None]) == [5]
+
+
+def test_a_file_that_is_deleted_and_comes_back(files: list[Path]) -> None:
+    """Its absence is told once, when no editor can be the reason."""
+    steps = [files[1].unlink, *[None] * GONE, None, None, lambda: files[1].write_text("one"), None, None]
+    assert told(files, steps) == [1 + GONE, GONE + 5]
 
 
 def test_two_changes_are_two(files: list[Path]) -> None:

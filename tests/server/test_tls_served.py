@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import ssl
 import time
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from typer.testing import CliRunner
 
+from dpproxy.admin import admin_app
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.server.tls import TlsError, TlsFiles, end_point, load_tls
 from tests.worlds.certificates import ED25519, P384, RSA, certificate, dsn, openssl
@@ -87,6 +90,43 @@ def test_certificates_are_read_again(proxy: tuple[Proxy, TlsFiles]) -> None:
         pass
     assert old.execute("SELECT 1").fetchone() == (1,)
     old.close()
+
+
+def test_a_reload_says_what_is_wrong_with_certificates(proxy: tuple[Proxy, TlsFiles], tmp_path: Path) -> None:
+    """It fails, says why, and what was there is used."""
+    running, files = proxy
+    kept, other = {path: path.read_bytes() for path in (files.certificate, files.key)}, certificate(tmp_path, "other")
+    state = ["--state", str(files.certificate.parent / "state")]
+
+    def reload() -> tuple[int, str]:
+        done = CliRunner().invoke(admin_app, ["reload", *state])
+        return done.exit_code, next(line for line in done.stdout.splitlines() if line.startswith("certificates"))
+
+    def broken(path: Path, content: bytes, mode: int = 0o600) -> tuple[int, str]:
+        path.write_bytes(content)
+        path.chmod(mode)
+        try:
+            found = reload()
+            assert psycopg.connect(dsn(running.port, sslmode="verify-full", sslrootcert=str(was))).close() is None
+            status = json.loads(CliRunner().invoke(admin_app, ["status", *state]).stdout)
+            assert status["certificates"] == found[1].split("\t")[2]
+            return found
+        finally:
+            path.write_bytes(kept[path])
+            path.chmod(0o600)
+
+    was = tmp_path / "was.crt"
+    was.write_bytes(kept[files.certificate])
+    assert reload() == (0, "certificates\t-\tserved")
+    for found, reason in (
+        (broken(files.key, other.key.read_bytes()), "MISMATCH"),
+        (broken(files.certificate, b""), str(files.certificate)),
+        (broken(files.key, b""), str(files.key)),
+        (broken(files.key, kept[files.key], 0o644), "chmod 600"),
+    ):
+        assert found[0] == 1
+        assert reason in found[1]
+    assert reload() == (0, "certificates\t-\tserved")
 
 
 def wait_for(running: Proxy, words: str) -> None:
