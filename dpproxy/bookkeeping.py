@@ -160,6 +160,20 @@ def grant(
         journal.grant(Grant(rules.dataset, scope, name, *amounts, reason, dt.datetime.now(dt.UTC)))
 
     _write(place, state, key_file, GrantBudget(named(place), rules.dataset, scope, name, *amounts, reason), write)
+    for words in _used_up(rules, place, scope, name):
+        print(f"nothing is left {words}: until that is granted as well, what is granted here allows nothing", file=sys.stderr)
+
+
+def _used_up(rules: Policy, place: Place, scope: Scope, name: str) -> Iterator[str]:
+    """Other accounts that are charged with this one and have nothing left, and how they are granted."""
+    account, at = place.names().named(rules.dataset, data_of(rules))[0] or rules.dataset, dt.datetime.now(dt.UTC)
+    book = current(place.reader(account))
+    roles = {"role": (), "user": [rules.users[name].role] if scope == "user" else [], "dataset": list(rules.roles)}[scope]
+    if scope != "dataset" and not book.standing((account, "dataset", account), limit(rules.budget), at).left_epsilon:
+        yield "of the dataset's budget, which all roles share (`--all`)"
+    for role in roles:
+        if not book.standing((account, "role", role), limit(rules.roles[role].budget), at).left_epsilon:
+            yield f"of role `{role}`'s budget (`--role {role}`)"
 
 
 def _account(rules: Policy, role: str | None, user: str | None, whole: bool) -> tuple[Scope, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shlex
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -26,6 +27,7 @@ from dpproxy.policy.password import make_verifier
 from dpproxy.privacy.loss import Loss
 from dpproxy.serve.launch import LaunchError, launched
 
+PAGE = Path(__file__).resolve().parents[1] / "docs/how-to/backup.md"
 POLICY = """
 version: 1
 dataset: town
@@ -202,6 +204,38 @@ def test_backup_and_repair(policy: Path, run: Run, tmp_path: Path) -> None:
     assert "entries" in run("ledger", "repair", "--reason", "restored from backup").stdout
     spent = [line.split("\t")[4:7] for line in run("budget", str(policy)).stdout.splitlines()[1:]]
     assert spent[0] == ["1", "1", "0"], "what may have been lost is taken as spent"
+
+
+def test_the_page_of_a_restore_leads_to_answers(policy: Path, run: Run, tmp_path: Path) -> None:
+    """Its `grant`s, as they stand there; after the first of them alone the other account has nothing left, which it says."""
+    charged(policy, 1)
+    copy = tmp_path / "copy.sqlite"
+    run("ledger", "backup", str(copy))
+    charged(policy, 1)
+    copy.replace(tmp_path / "state" / "ledger.sqlite")
+    for suffix in ("-wal", "-shm"):
+        (tmp_path / "state" / f"ledger.sqlite{suffix}").unlink(missing_ok=True)
+    run("ledger", "repair", "--reason", "restored from backup")
+    said = []
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("dpproxy budget grant"):
+            words = shlex.split(line)[1:]
+            for option in ("--state", "--key-file"):
+                del words[words.index(option) : words.index(option) + 2]
+            said.append(run(*[str(policy) if word == "people.yaml" else word for word in words]).stderr)
+    assert ["dataset's budget" in text for text in said] == [True, False]
+    ask(policy, "region <> 'x'")
+
+
+def test_who_else_has_nothing_left(policy: Path, run: Run) -> None:
+    charged(policy, 1)
+    run("ledger", "clock", "--dataset", "town", "--reason", "r")
+    (policy.parent / "state" / "ledger.sqlite.anchor").unlink()
+    run("ledger", "repair", "--reason", "r")
+    grant = ("budget", "grant", str(policy), "--epsilon", "1", "--reason", "r")
+    assert "role `analyst`'s budget (`--role analyst`)" in run(*grant, "--user", "bob").stderr
+    assert "role `analyst`'s budget (`--role analyst`)" in run(*grant, "--all").stderr
+    assert run(*grant, "--role", "analyst").stderr == ""
 
 
 def test_clock(policy: Path, run: Run) -> None:

@@ -75,7 +75,10 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
     if loaded.policy.views or epoch_query(loaded.policy) is not None:
         from dpproxy.authoring.sql_texts import wrong_texts  # the planner is imported where there is SQL to read
 
-        found += await wrong_texts(loaded, catalog, backend)
+        wrong = await wrong_texts(loaded, catalog, backend)
+        found += wrong
+        if not any(problem.code == "epoch" for problem in wrong):  # what reads private tables is not run
+            found += await data_checks.epoch_problems(loaded, backend)
     if depth is Depth.DATA:
         from dpproxy.authoring.exact_counts import questions
 

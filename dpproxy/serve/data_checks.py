@@ -10,6 +10,7 @@ import difflib
 from pathlib import Path
 from typing import get_args
 
+from dpproxy.answers.data_epoch import epoch_query
 from dpproxy.answers.engine_seats import share
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.policy.catalog import Catalog
@@ -133,6 +134,19 @@ async def check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) ->
             problems.append(beside(loaded, ("tables", str(table)), what, fix, "shown-rows"))
     if problems:
         raise PolicyError(problems)
+
+
+async def epoch_problems(loaded: Loaded, backend: Backend) -> list[Problem]:
+    """Return why the data's epoch cannot be told, where a query is to tell it. The query must read public tables alone
+    (`serve.datasets.check_epoch`)."""
+    query = epoch_query(loaded.policy)
+    try:
+        if query is not None:
+            await backend.number(query)
+    except BackendError as error:
+        fix = "ask a public table for one whole number, as in `SELECT max(load) FROM loads`"
+        return [beside(loaded, ("reuse_answers", "epoch"), f"the epoch cannot be read: {error}", fix, "epoch")]
+    return []
 
 
 async def unseen_rows(loaded: Loaded, catalog: Catalog, backend: Backend) -> list[Problem]:

@@ -43,7 +43,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.claim_checks import live_claims
-from dpproxy.serve.data_checks import beside, checked_catalog, doubts
+from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems
 from dpproxy.serve.extracts import open_data
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ async def open_dataset(
         accelerator = _accelerator(loaded.policy, catalog, backend, plans, record, state)
         epoch = data.epoch or epoch_of(loaded.policy, backend, backend.state, shape_of(loaded.policy, catalog))
         epoch = Refreshed(epoch) if isinstance(epoch, Queried) else epoch
-        reuse = await _reuse(loaded, plans, epoch, max_age(loaded.policy, backend.state), record, answers)
+        reuse = await _reuse(loaded, plans, backend, epoch, max_age(loaded.policy, backend.state), record, answers)
         claims = live_claims(loaded.policy, catalog, backend, epoch)
         if backend.outdated():
             raise BackendError("the data file was replaced while it was opened")
@@ -130,13 +130,21 @@ def pick_key(record: str) -> int:
 
 
 async def _reuse(
-    loaded: Loaded, plans: Plans, epoch: Epoch, age: dt.timedelta | None, record: str, answers: AnswerStore | None
+    loaded: Loaded,
+    plans: Plans,
+    backend: Backend,
+    epoch: Epoch,
+    age: dt.timedelta | None,
+    record: str,
+    answers: AnswerStore | None,
 ) -> Reuse | None:
     """Stored answers for a policy that wants them; those older than `age` are dropped. Raises PolicyError, BackendError."""
     policy = loaded.policy
     query = epoch_query(policy)
     if query is not None:
         check_epoch(loaded, plans, query)
+        if isinstance(epoch, Refreshed) and (problems := await epoch_problems(loaded, backend)):  # of an extract it is known
+            raise PolicyError(problems)
     if answers is None or policy.reuse_seconds == 0:
         return None
     now = answers.now()

@@ -139,7 +139,7 @@ async def test_the_last_one_holds(job: ExtractJob) -> None:
     assert not again.there()
     await asyncio.to_thread(made, again)
     assert again.newest() == job.newest() != first
-    asked = replace(job, query="SELECT max(number) FROM public.loads", numbered=f"version {NUMBER} x", epoch="version 6 x")
+    asked = replace(job, query="SELECT max(number) FROM loads", numbered=f"version {NUMBER} x", epoch="version 6 x")
     await asyncio.to_thread(made, asked)
     assert asked.newest() is None, "the data are of another epoch than they were"
     assert replace(asked, epoch="version 7 x").newest() is not None

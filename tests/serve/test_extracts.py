@@ -54,7 +54,7 @@ roles: { analyst: { budget: { epsilon: 1e11, delta: 0, every: never }, query: { 
 users: { ada: { role: analyst, password: "VERIFIER" } }
 """
 VERIFIER = make_verifier("x")
-QUERIED = "reuse_answers: { epoch: SELECT max(load) FROM public.loads }"
+QUERIED = "reuse_answers: { epoch: SELECT max(load) FROM loads }"
 SCHEMA = """
 CREATE TABLE people (id int PRIMARY KEY, region text, born date);
 CREATE TABLE visits (person int REFERENCES people, shop text, paid numeric(6, 2));
