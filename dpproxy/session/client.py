@@ -23,7 +23,7 @@ from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.session.arrival_times import seconds_waited
-from dpproxy.session.concern import concerns
+from dpproxy.session.concern import TEXTS, concerns
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_entry import Key, enter
 from dpproxy.session.facade_login import cancel_at
@@ -46,6 +46,7 @@ LOG = structlog.get_logger()
 
 QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
+LOOKS = 20_000  # texts times words that are looked for at once: a millisecond or two
 PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
 TERMINATED = "terminating connection due to administrator command"
 SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
@@ -192,9 +193,10 @@ class ClientSession(asyncio.Protocol):
     def _look(self, data: bytes) -> None:
         """Message by message, up to the first that needs the proxy itself."""
         buffer, spans, error = self._framer.batch(data)
-        tracker = self.link.tracker
+        tracker, looks = self.link.tracker, LOOKS // len(self.words)
         for i, (tag, start, end) in enumerate(spans):
-            if tag not in HARMLESS and (self.leaving is not None or concerns(self, tag, buffer, start, end)):
+            looks -= tag in TEXTS
+            if tag not in HARMLESS and (self.leaving is not None or looks < 0 or concerns(self, tag, buffer, start, end)):
                 if start:
                     self.link.write(buffer[:start])
                 self._take_over(buffer, spans[i:], error)
@@ -203,6 +205,9 @@ class ClientSession(asyncio.Protocol):
         if spans:
             end = spans[-1][2]
             self.link.write(buffer if end == len(buffer) else buffer[:end])
+        if self._framer.more:
+            self._take_over(b"", [], None)
+            return
         self._ready()
         if error is not None:
             self.fatal(error.sqlstate, error.message)
@@ -255,15 +260,30 @@ class ClientSession(asyncio.Protocol):
             self._queued += end - start
         if error is not None:
             self.fatal(error.sqlstate, error.message)
-        elif self._queued > QUEUE_LIMIT:
+        elif self._waiting > QUEUE_LIMIT:
             self.pause_client()
+
+    @property
+    def _waiting(self) -> int:
+        """The bytes of messages that wait, whether they are cut or not."""
+        return self._queued + (self._framer.pending if self._framer.more else 0)
+
+    def refill(self) -> bool:
+        """Cut what is whole and was not cut yet; return whether there is a next message."""
+        before = self._waiting
+        while not self.queue and self._framer.more:
+            self._enqueue(b"")
+        if before > QUEUE_LIMIT >= self._waiting:
+            self.resume_client()
+        return bool(self.queue)
 
     def next(self) -> tuple[bytes, bytes]:
         """Take the next waiting message: its tag, and all of it."""
         tag, raw = self.queue.popleft()
         self._taken += 1
-        before, self._queued = self._queued, self._queued - len(raw)
-        if before > QUEUE_LIMIT >= self._queued:
+        before = self._waiting
+        self._queued -= len(raw)
+        if before > QUEUE_LIMIT >= self._waiting:
             self.resume_client()
         return tag, raw
 
@@ -333,7 +353,7 @@ class ClientSession(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_client(self) -> None:
-        if not self._transport.is_closing() and self._queued <= QUEUE_LIMIT:
+        if not self._transport.is_closing() and self._waiting <= QUEUE_LIMIT:
             self._transport.resume_reading()
 
     # the end

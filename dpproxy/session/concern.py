@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.word_search import at_once
@@ -44,7 +44,8 @@ class Concern(Enum):
     TEXT = "its text may concern them"
 
 
-_TEXTS = (b"Q", b"P")
+TEXTS: Final = (b"Q", b"P")
+"""Messages that carry a text."""
 
 
 def text_concerns(reader: Reader, text: bytes) -> bool:
@@ -54,14 +55,14 @@ def text_concerns(reader: Reader, text: bytes) -> bool:
 
 def concerns(reader: Reader, tag: bytes, buffer: bytes, start: int, end: int) -> bool:
     """Return whether a message needs more than to be passed on, or more than one look to say so."""
-    if tag in _TEXTS and not at_once(end - start, len(reader.words)):
+    if tag in TEXTS and not at_once(end - start, len(reader.words)):
         return True
     return _judged(reader, tag, buffer, start, end) is not Concern.NOTHING
 
 
 async def concern(reader: Reader, tag: bytes, raw: bytes) -> Concern:
     """Return why a whole message has to be read; a long text is looked through beside the loop, once."""
-    if tag not in _TEXTS or at_once(len(raw), len(reader.words)):
+    if tag not in TEXTS or at_once(len(raw), len(reader.words)):
         return _judged(reader, tag, raw, 0, len(raw))
     words = (*reader.words, *WORDS) if reader.private and tag == b"Q" else reader.words
     if await reader.searched(memoryview(raw)[5:], words):

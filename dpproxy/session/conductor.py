@@ -43,7 +43,7 @@ class Conductor:
 
     async def run(self) -> None:
         """Work until the queue is empty. Raises LinkLost."""
-        while self._client.queue:
+        while self._client.queue or self._client.refill():
             await self._client.breathe()
             tag, raw = self._client.next()
             if begins(tag):

@@ -275,13 +275,15 @@ class FacadeLink(asyncio.Protocol):
         An error ends the collection in the extended protocol; the facade then skips to Sync, and the tracker knows.
         """
         self.say(data if completions is None else data + front.FLUSH)
-        replies = Exchange()
+        replies, row = Exchange(), list[bytes]()  # the pieces of a row, which are put together once
         seen = 0
         while completions is None or seen < completions:
             tag, raw = await self.read()
-            if not tag:  # a long row goes on
-                last, head = replies.messages[-1]
-                replies.messages[-1] = (last, head + raw)
+            if row and tag:
+                replies.messages.append((b"D", b"".join(row)))
+                row.clear()
+            if tag == b"D" or not tag:
+                row.append(raw)
             elif tag == b"Z":
                 self.tracker.status = STATUSES[raw[5]]
                 return replies

@@ -62,6 +62,10 @@ class Client(Protocol):
         """Return messages that wait."""
         ...
 
+    def refill(self) -> bool:
+        """Cut more of what the client has sent; return whether there is a next message."""
+        ...
+
     def next(self) -> tuple[bytes, bytes]:
         """Take the next waiting message: its tag, and all of it."""
         ...

@@ -39,6 +39,10 @@ MAX_WHOLE: Final = 64 * 1024 * 1024
 PIECE: Final = 128 * 1024
 """Bytes above which an unfinished row is passed on in pieces; below, waiting for the rest is cheaper."""
 
+MOST: Final = 1_000
+"""Messages of a client that are cut at once: a read of 256 kB may hold fifty thousand, and each is looked at for a microsecond or
+two."""
+
 _LARGE: Final = (b"Q", b"P", b"B", b"F", b"d")
 _SMALL: Final = (b"D", b"E", b"C", b"H", b"S", b"X", b"c", b"f")
 """Messages a client may send, by whether they carry its own data. Any other ends the connection at its first byte."""
@@ -68,6 +72,7 @@ class _Framer:
     def __init__(self) -> None:
         self._held = bytearray()
         self._need = 0
+        self._more = False
         self._error: ProtocolError | None = None
 
     @property
@@ -75,9 +80,14 @@ class _Framer:
         """Return how many bytes are held of an unfinished message."""
         return len(self._held)
 
+    @property
+    def more(self) -> bool:
+        """Return whether more messages may be whole than the last batch had: a further one, of no bytes, has them."""
+        return self._more
+
     def batch(self, data: bytes) -> Batch:
-        """Return `data` with what was held before it, as far as it is complete. The work is linear in the bytes given, however
-        they are cut."""
+        """Return `data` with what was held before it, as far as it is complete, but no more than `MOST` messages of a client. The
+        work is linear in the bytes given, however they are cut."""
         if self._error is not None:
             return Batch(b"", [], self._error)
         if self._held:
@@ -88,6 +98,7 @@ class _Framer:
             self._held.clear()
         spans, self._need, self._error = self._split(data)
         used = spans[-1][2] if spans else 0
+        self._more = len(spans) == MOST and used < len(data)
         if used < len(data) and self._error is None:
             self._held += memoryview(data)[used:]
         return Batch(data, spans, self._error)
@@ -175,6 +186,8 @@ class FrontendFramer(_Framer):
                 return spans, end - position, None
             spans.append((tag, position, end))
             position = end
+            if len(spans) == MOST:
+                break
         return spans, 0, None
 
     def _check(self, tag: bytes, length: int) -> None:

@@ -7,11 +7,15 @@ import gc
 import os
 import resource
 import signal
+from collections.abc import Iterable
 
 import asyncpg
 import pytest
 
+from dpproxy.session import client
+from dpproxy.session.memo import Memo
 from dpproxy.wire import frontend_build as front
+from dpproxy.wire.framing import MOST, Batch, FrontendFramer
 from tests.worlds.scripted import Stage
 from tests.worlds.wire_client import Wire, report, rows, tags
 
@@ -136,3 +140,43 @@ async def test_connections_leave_nothing_behind(stage: Stage) -> None:
     assert after[0] <= before[0], "files: fewer, where what other tests left in this process is collected meanwhile"
     assert before[2:] == (0, 0, 0)
     await owner.close()
+
+
+async def test_however_many_messages_come_at_once_few_are_looked_at_in_one_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read full of the smallest messages, and one full of texts that are all new: both in parts, all answered in order."""
+    cut, looks, per_turn = FrontendFramer.batch, Memo.mentions, list[int]()
+    sizes, made = list[int](), 0
+
+    def counted_cut(self: FrontendFramer, data: bytes) -> Batch:
+        batch = cut(self, data)
+        sizes.append(len(batch.spans))
+        return batch
+
+    def counted_look(self: Memo, text: bytes, words: Iterable[bytes]) -> bool:
+        nonlocal made
+        made += 1
+        return looks(self, text, words)
+
+    look = client.ClientSession._look
+
+    def counted_turn(self: client.ClientSession, data: bytes) -> None:
+        before = made
+        look(self, data)
+        per_turn.append(made - before)
+
+    wire = await stage.connect()
+    monkeypatch.setattr(FrontendFramer, "batch", counted_cut)
+    wire.send(b"H\0\0\0\x04" * 60_000 + front.query("SELECT 7"))
+    assert rows(await wire.until(b"Z")) == [("7",)]
+    assert max(sizes) == MOST
+    assert sum(sizes) == 60_001
+    monkeypatch.setattr(Memo, "mentions", counted_look)
+    monkeypatch.setattr(client.ClientSession, "_look", counted_turn)
+    monkeypatch.setattr(client, "LOOKS", 2_000)
+    wire.send(b"".join(front.query(f"SELECT {number} AS new") for number in range(900)))
+    got = [rows(await wire.until(b"Z"))[0][0] for _ in range(900)]
+    assert got == [str(number) for number in range(900)]
+    assert 0 < max(per_turn) <= 2_000 // len(stage.dataset.words)
+    await wire.close()

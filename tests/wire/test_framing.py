@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpproxy.wire import frontend_build as build
 from dpproxy.wire.backend import data_row, error_response, message, ready_for_query
-from dpproxy.wire.framing import BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
+from dpproxy.wire.framing import MOST, BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
 
 TAGS = (b"Q", b"P", b"B", b"D", b"E", b"C", b"H", b"S", b"X", b"d", b"c", b"f", b"F")
 messages = st.builds(message, st.sampled_from(TAGS), st.binary(max_size=200))
@@ -224,3 +224,21 @@ def test_an_unknown_type_is_refused_at_once(tag: bytes) -> None:
         batch = framer.batch(b"S\0\0\0\4" + tag + length.to_bytes(4, "big"))
         assert [span[0] for span in batch.spans] == [b"S"]
         assert "invalid frontend message type" in str(batch.error)
+
+
+def test_a_client_s_messages_are_cut_so_many_at_a_time() -> None:
+    """However small they are and however much comes at once; nothing is lost, and the work stays linear."""
+    sync, query = b"S\0\0\0\x04", b"Q\0\0\0\x06a\0"
+    framer, data = normal(), (sync * 7 + query) * 500 + query[:3]
+    sizes, got = [], []
+    batch = framer.batch(data)
+    while True:
+        sizes.append(len(batch.spans))
+        got += spans_of(batch)
+        if not framer.more:
+            break
+        batch = framer.batch(b"")
+    assert sizes == [MOST] * 4 + [0]
+    assert b"".join(got) == data[:-3]
+    assert (framer.pending, framer.more) == (3, False)
+    assert spans_of(framer.batch(query[3:])) == [query]
