@@ -22,7 +22,7 @@ import scramp
 
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication
-from dpproxy.wire.framing import MAX_MESSAGE, MAX_PASSWORD, BackendFramer
+from dpproxy.wire.framing import MAX_MESSAGE, MAX_SASL, BackendFramer
 
 AGAIN: Final = 0.05
 """Seconds until a client that was thrown out comes again."""
@@ -162,7 +162,7 @@ async def _half_token(where: Where, number: int, done: Callable[[], None]) -> No
     with raw:
         await raw.send(front.startup(where.user, "shop", {}))
         await raw.read()
-        await raw.send(_half(b"p", MAX_PASSWORD, 1_000))
+        await raw.send(_half(b"p", MAX_SASL, 1_000))
         done()
         await raw.until(b"E")
 

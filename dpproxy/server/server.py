@@ -27,7 +27,9 @@ from dpproxy.server.login import Nobody
 from dpproxy.server.sockets import BACKLOG
 from dpproxy.server.throttle import Throttle
 from dpproxy.server.tls import Tls
+from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.client import ClientSession
+from dpproxy.session.half_messages import HalfMessages
 from dpproxy.session.limits import SessionLimits, State, Watch
 from dpproxy.session.memo import Memo
 from dpproxy.session.turns import Turns
@@ -84,6 +86,7 @@ class Server:
         self.throttle = Throttle()
         self.tallies = tallies or Tallies()
         self.turns = Turns()
+        self.buffers = BufferPool()
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}
         self._facade = facade
@@ -111,10 +114,12 @@ class Server:
         self._listeners.append(await loop.create_unix_server(lambda: Arrival(self, local=True), sock=local, backlog=BACKLOG))
 
     async def _watch(self) -> None:
-        watch = Watch[ClientSession](self.limits)
+        watch, halves = Watch[ClientSession](self.limits), HalfMessages[ClientSession]()
         while True:
             await asyncio.sleep(watch.tick)
-            watch.look(list(self._sessions.values()), asyncio.get_running_loop().time())
+            now = asyncio.get_running_loop().time()
+            watch.look(list(self._sessions.values()), now)
+            halves.look(list(self._sessions.values()), now)
 
     async def stop(self, drain: float = DRAIN_SECONDS) -> None:
         """Take no new connections; idle sessions are told to go, busy ones after `drain` seconds."""

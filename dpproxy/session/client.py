@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -23,12 +22,14 @@ from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.session.arrival_times import seconds_waited
+from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.concern import TEXTS, concerns
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_entry import Key, enter
 from dpproxy.session.facade_login import cancel_at
 from dpproxy.session.fair_share import QUANTUM
 from dpproxy.session.greeting import NOWHERE, Greeting, Origin
+from dpproxy.session.inflow import Half, Inflow, Message
 from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
@@ -44,7 +45,6 @@ from dpproxy.wire.protocol import ProtocolError
 
 LOG = structlog.get_logger()
 
-QUEUE_LIMIT = 1 << 20  # bytes a client may have waiting behind a private statement before it is not read any more
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
 LOOKS = 20_000  # texts times words that are looked for at once: a millisecond or two
 PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
@@ -64,6 +64,9 @@ class Site(Protocol):
 
     @property
     def turns(self) -> Turns: ...
+
+    @property
+    def buffers(self) -> BufferPool: ...
 
     def memo(self, dataset: Dataset) -> Memo: ...
 
@@ -99,20 +102,19 @@ class ClientSession(asyncio.Protocol):
         self.account = site.turns.opened((dataset.policy.dataset, asker.role.name))
         self.link = FacadeLink(self)
         self.private: dict[str, PreparedStatement] = {}
-        self.queue: deque[tuple[bytes, bytes]] = deque()
         self.key: Key = (0, b"")
         self.leaving: str | None = None  # why it begins nothing any more
         self.asking = ""  # the hash of the private statement in the making
         self.write: Callable[[bytes], None] = transport.write
         self._site = site
         self._transport = transport
-        self._framer = framer
+        self._inflow = Inflow(framer, transport, site.buffers, asker.user.name, lambda: self.link.unsent)
+        self.queue: Sequence[Message] = self._inflow.queue
         self._greeting = greeting
         self._facade_key: Key = (0, b"")
         self._conductor = Conductor(self)
         self._worker: asyncio.Task[None] | None = None
         self._cancelling: asyncio.Task[None] | None = None
-        self._queued = 0
         self._taken = 0  # messages that the conductor has begun to work on
         self._busy = True
         self._plain = False  # what comes can be judged by itself: not busy, nothing private, no half message
@@ -135,7 +137,7 @@ class ClientSession(asyncio.Protocol):
     def begin(self) -> None:
         self.renew_key()
         self._site.opened(self)
-        self._enqueue(b"")
+        self._queue(*self._inflow.cut(b""))
         self._worker = asyncio.ensure_future(metered(self._open, self.account))
 
     async def _open(self) -> None:
@@ -152,9 +154,7 @@ class ClientSession(asyncio.Protocol):
         except Exception as error:
             self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
-            self.flush()
-            self._site.turns.rests(self.account)
-            self._ready()
+            self._rest()
 
     def _endpoint(self) -> Endpoint:
         """Raises OSError while it is being started again."""
@@ -176,23 +176,27 @@ class ClientSession(asyncio.Protocol):
             if counts is not None:
                 self.link.pass_on(data, counts)
                 return
-        if not self._busy and self.late:
-            self._busy, self._plain = True, False
-            self._enqueue(data)
-            self._work_off()
-        elif self._busy:
-            self._enqueue(data)
+        if self._busy:
+            self._queue(*self._inflow.cut(data))
+        elif self.late:
+            self._take_over(*self._inflow.cut(data))
         else:
             self._look(data)
+
+    def _rest(self) -> None:
+        self.flush()
+        self._inflow.rest()
+        self._site.turns.rests(self.account)
+        self._ready()
 
     def _ready(self) -> None:
         """Nothing is in the making any more."""
         self._busy = False
-        self._plain = not self._framer.pending and not self.private and self.leaving is None
+        self._plain = not self._inflow.unfinished and not self.private and self.leaving is None
 
     def _look(self, data: bytes) -> None:
         """Message by message, up to the first that needs the proxy itself."""
-        buffer, spans, error = self._framer.batch(data)
+        buffer, spans, error = self._inflow.cut(data)
         tracker, looks = self.link.tracker, LOOKS // len(self.words)
         for i, (tag, start, end) in enumerate(spans):
             looks -= tag in TEXTS
@@ -205,10 +209,11 @@ class ClientSession(asyncio.Protocol):
         if spans:
             end = spans[-1][2]
             self.link.write(buffer if end == len(buffer) else buffer[:end])
-        if self._framer.more:
+        if self._inflow.more:
             self._take_over(b"", [], None)
             return
         self._ready()
+        self._inflow.settle()
         if error is not None:
             self.fatal(error.sqlstate, error.message)
 
@@ -246,46 +251,28 @@ class ClientSession(asyncio.Protocol):
         except Exception as error:
             self.fatal(INTERNAL_ERROR, internal(error).message)
         finally:
-            self.flush()
-            self._site.turns.rests(self.account)
-            self._ready()
-
-    def _enqueue(self, data: bytes) -> None:
-        buffer, spans, error = self._framer.batch(data)
-        self._queue(buffer, spans, error)
+            self._rest()
 
     def _queue(self, buffer: bytes, spans: list[Span], error: ProtocolError | None) -> None:
-        for tag, start, end in spans:
-            self.queue.append((tag, buffer[start:end]))
-            self._queued += end - start
+        self._inflow.put(buffer, spans)
         if error is not None:
             self.fatal(error.sqlstate, error.message)
-        elif self._waiting > QUEUE_LIMIT:
-            self.pause_client()
-
-    @property
-    def _waiting(self) -> int:
-        """The bytes of messages that wait, whether they are cut or not."""
-        return self._queued + (self._framer.pending if self._framer.more else 0)
 
     def refill(self) -> bool:
         """Cut what is whole and was not cut yet; return whether there is a next message."""
-        before = self._waiting
-        while not self.queue and self._framer.more:
-            self._enqueue(b"")
-        if before > QUEUE_LIMIT >= self._waiting:
-            self.resume_client()
+        while not self.queue and self._inflow.more:
+            self._queue(*self._inflow.cut(b""))
         return bool(self.queue)
 
-    def next(self) -> tuple[bytes, bytes]:
+    def next(self) -> Message:
         """Take the next waiting message: its tag, and all of it."""
-        tag, raw = self.queue.popleft()
         self._taken += 1
-        before = self._waiting
-        self._queued -= len(raw)
-        if before > QUEUE_LIMIT >= self._waiting:
-            self.resume_client()
-        return tag, raw
+        return self._inflow.take()
+
+    @property
+    def half(self) -> Half | None:
+        """Return the unfinished message whose rest the client may send."""
+        return self._inflow.half
 
     @property
     def progress(self) -> Progress:
@@ -348,13 +335,8 @@ class ClientSession(asyncio.Protocol):
         self._writable.set()
         self.link.client_slow(False)
 
-    def pause_client(self) -> None:
-        if not self._transport.is_closing():
-            self._transport.pause_reading()
-
-    def resume_client(self) -> None:
-        if not self._transport.is_closing() and self._waiting <= QUEUE_LIMIT:
-            self._transport.resume_reading()
+    def facade_slow(self, slow: bool) -> None:
+        self._inflow.facade_slow(slow)
 
     # the end
 
@@ -401,6 +383,7 @@ class ClientSession(asyncio.Protocol):
 
     def close(self) -> None:
         self._closing = True
+        self._inflow.leave()
         self._transport.close()
         self.link.close()
 
@@ -421,5 +404,6 @@ class ClientSession(asyncio.Protocol):
             self._worker.cancel()
         self._writable.set()
         self.link.close()
+        self._inflow.leave()
         self._site.turns.closed(self.account)
         self._site.closed(self)

@@ -53,8 +53,7 @@ class Peer(Protocol):
     def write(self) -> Callable[[bytes], None]: ...
     def tell(self, data: bytes) -> None: ...
     def flush(self) -> None: ...
-    def pause_client(self) -> None: ...
-    def resume_client(self) -> None: ...
+    def facade_slow(self, slow: bool) -> None: ...
     def link_lost(self) -> None: ...
 
 
@@ -107,10 +106,10 @@ class FacadeLink(asyncio.Protocol):
             self._peer.link_lost()
 
     def pause_writing(self) -> None:
-        self._peer.pause_client()
+        self._peer.facade_slow(True)
 
     def resume_writing(self) -> None:
-        self._peer.resume_client()
+        self._peer.facade_slow(False)
 
     def data_received(self, data: bytes) -> None:
         self._account.fresh += RELAYED
@@ -162,6 +161,11 @@ class FacadeLink(asyncio.Protocol):
         self.tracker.passed(counts)
         if self._transport is not None:
             self._transport.write(data)
+
+    @property
+    def unsent(self) -> int:
+        """Return how many bytes the facade has not taken yet."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def client_slow(self, slow: bool) -> None:
         """Do with the facade as the client does with the proxy: read no more, or read again."""

@@ -6,7 +6,7 @@ gives what it has, in any pieces, and asks what is complete.
 Theory. A hostile length is the oldest attack on a framed protocol: a TLS ClientHello read as a length makes a naive
 server wait for 370 MB. Hence each length is judged from the header alone, before one byte of the body is kept, and
 what is held for an unfinished message never exceeds its cap plus one read. The caps follow the phase: before
-authentication only small packets pass (PostgreSQL: 10,000 bytes at start-up, 65,535 for an authentication token),
+authentication only small packets pass (PostgreSQL: 10,000 bytes at start-up, 1,024 for a message of SASL),
 after it only the five messages that carry a client's own data may be large.
 
 The hot path is `batch`: one call a read, spans of complete messages over the buffer that was read, no copy a message.
@@ -26,8 +26,8 @@ from dpproxy.wire.protocol import HEADER, UINT32, Frame, ProtocolError
 
 MAX_STARTUP: Final = 10_000
 """Bytes; PostgreSQL's MAX_STARTUP_PACKET_LENGTH."""
-MAX_PASSWORD: Final = 65_535
-"""Bytes; PostgreSQL's PG_MAX_AUTH_TOKEN_LENGTH."""
+MAX_SASL: Final = 2_048
+"""Bytes; twice PostgreSQL's PG_MAX_SASL_MESSAGE_LENGTH: names of users, which some clients repeat, may be longer here."""
 MAX_MESSAGE: Final = 16 * 1024 * 1024
 """Bytes; far above any statement people write, far below what 100 sessions could hold in memory."""
 MAX_SMALL: Final = 10_000
@@ -85,6 +85,16 @@ class _Framer:
         """Return whether more messages may be whole than the last batch had: a further one, of no bytes, has them."""
         return self._more
 
+    @property
+    def needed(self) -> int:
+        """Return how many bytes the unfinished message has when it is whole, as far as they are known: at least `pending`."""
+        return max(self._need, len(self._held)) if self._held else 0
+
+    def drop(self) -> None:
+        """Forget the unfinished message, whose rest will not come."""
+        self._held = bytearray()
+        self._need, self._more = 0, False
+
     def batch(self, data: bytes) -> Batch:
         """Return `data` with what was held before it, as far as it is complete, but no more than `MOST` messages of a client. The
         work is linear in the bytes given, however they are cut."""
@@ -117,11 +127,11 @@ class FrontendFramer(_Framer):
     the clear (CVE-2021-23214).
     """
 
-    def __init__(self, max_startup: int = MAX_STARTUP, max_message: int = MAX_MESSAGE, max_password: int = MAX_PASSWORD) -> None:
+    def __init__(self, max_startup: int = MAX_STARTUP, max_message: int = MAX_MESSAGE, max_sasl: int = MAX_SASL) -> None:
         super().__init__()
         self._max_startup = max_startup
         small = dict.fromkeys(_SMALL, min(MAX_SMALL, max_message))
-        self._caps: Mapping[bytes, int] = small | dict.fromkeys(_LARGE, max_message) | {b"p": max_password}
+        self._caps: Mapping[bytes, int] = small | dict.fromkeys(_LARGE, max_message) | {b"p": max_sasl}
         self.phase = Phase.STARTUP
 
     def startup_done(self) -> None:

@@ -13,10 +13,12 @@ import asyncpg
 import pytest
 
 from dpproxy.session import client
+from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.memo import Memo
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import MOST, Batch, FrontendFramer
 from tests.worlds.scripted import Stage
+from tests.worlds.waiting import until
 from tests.worlds.wire_client import Wire, report, rows, tags
 
 from .texts import GROUPS, PRICE, PRIVATE
@@ -51,6 +53,30 @@ async def test_a_slow_client_stops_the_facade_not_the_proxy(stage: Stage) -> Non
     await asyncio.sleep(1.5)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000, "kilobytes"
     wire.writer.transport.abort()
+
+
+async def test_half_messages_are_held_as_far_as_there_is_room(stage: Stage) -> None:
+    """Twelve sessions begin messages of 2 MB, and there is room for two of these; others do not notice. Each is whole in the end."""
+    size, former = 2 << 20, stage.server.buffers
+    stage.server.buffers = pool = BufferPool(5 << 20, 20 << 20)
+    try:
+        wires, whole = [await stage.connect() for _ in range(12)], front.query("SELECT 1 -- ".ljust(size))
+        for wire in wires:
+            wire.send(whole[:-1])
+        await until(lambda: pool.held > size)
+        other = await stage.connect()
+        assert rows(await other.query("SELECT 2")) == [("2",)]
+        assert pool.held <= 5 << 20
+        assert sum(session.half is not None for session in stage.server.sessions()) <= 2
+        for wire in wires:
+            wire.send(whole[-1:])
+        for wire in wires:
+            assert tags(await wire.until(b"Z"))[-2:] == b"CZ"
+            await wire.close()
+        await until(lambda: pool.held == 0)
+        await other.close()
+    finally:
+        stage.server.buffers = former
 
 
 async def test_an_empty_text_and_a_lost_facade(stage: Stage) -> None:

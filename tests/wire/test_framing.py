@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpproxy.wire import frontend_build as build
 from dpproxy.wire.backend import data_row, error_response, message, ready_for_query
-from dpproxy.wire.framing import MOST, BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
+from dpproxy.wire.framing import MAX_SASL, MOST, BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
 
 TAGS = (b"Q", b"P", b"B", b"D", b"E", b"C", b"H", b"S", b"X", b"d", b"c", b"f", b"F")
 messages = st.builds(message, st.sampled_from(TAGS), st.binary(max_size=200))
@@ -111,8 +111,8 @@ def test_startup_packets_at_the_caps_pass(length: int, body: int) -> None:
         (b"S", 10_000, True),
         (b"S", 10_001, False),
         (b"X", 10_001, False),
-        (b"p", 65_535, True),
-        (b"p", 65_536, False),
+        (b"p", MAX_SASL, True),
+        (b"p", MAX_SASL + 1, False),
         (b"Q", 0x7FFFFFFF, False),
     ],
 )
@@ -242,3 +242,28 @@ def test_a_client_s_messages_are_cut_so_many_at_a_time() -> None:
     assert b"".join(got) == data[:-3]
     assert (framer.pending, framer.more) == (3, False)
     assert spans_of(framer.batch(query[3:])) == [query]
+
+
+@given(st.lists(messages, max_size=6), st.lists(st.integers(1, 60), max_size=20))
+def test_what_is_needed_is_known_with_the_header(sent: list[bytes], sizes: list[int]) -> None:
+    """Of an unfinished message: its whole size once five bytes of it are there, and never less than what is held."""
+    framer, stream, position = normal(), b"".join(sent), 0
+    ends = [sum(map(len, sent[:i])) for i in range(len(sent) + 1)]
+    for piece in cut(stream, sizes):
+        framer.batch(piece)
+        position += len(piece)
+        begun = max(end for end in ends if end <= position)
+        whole = min((end for end in ends if end > begun), default=begun) - begun
+        held = position - begun
+        assert framer.pending == held
+        assert framer.needed == (whole if held >= 5 else held)
+
+
+@pytest.mark.parametrize("body", [b"p" + struct.pack("!i", MAX_SASL + 1), b"p\0\0\xff\xff" + b"x" * 60_000])
+def test_nothing_long_is_kept_before_the_login(body: bytes) -> None:
+    framer = FrontendFramer()
+    framer.startup_done()
+    framer.feed(body)
+    with pytest.raises(ProtocolError, match="invalid message length"):
+        framer.next()
+    assert framer.pending == 0

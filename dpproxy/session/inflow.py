@@ -1,0 +1,137 @@
+"""A client's bytes on their way in: cut into messages, queued, counted, and not read while there is no room for more.
+
+Knows: the framer, the transport, the pool of buffers, how much the facade has not taken yet. Must not know: what messages say,
+who works on them. Four places hold a client's bytes: an unfinished message, messages that wait, the one that is being worked on,
+and what the facade does not read. All four count, since a client can fill each of them; and there is one decision whether the
+client is read (`settle`), of whatever speaks against it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
+
+from dpproxy.session.buffer_pool import FREE, BufferPool
+from dpproxy.wire.framing import Batch, FrontendFramer, Span
+
+QUEUE_LIMIT: Final = 1 << 20
+"""Bytes a client may have waiting behind a private statement before it is not read any more."""
+
+Message = tuple[bytes, bytes]
+"""Tag, and all of it."""
+
+
+class Half(NamedTuple):
+    """Is an unfinished message of a client that is read from. `number`: how many were whole before it; `size`: bytes when it is
+    whole."""
+
+    number: int
+    pending: int
+    size: int
+
+
+class Inflow:
+    """Holds one client's bytes. `queue`: messages that wait."""
+
+    def __init__(
+        self, framer: FrontendFramer, transport: asyncio.Transport, pool: BufferPool, user: str, unsent: Callable[[], int]
+    ) -> None:
+        """`unsent`: bytes that the facade has not taken yet."""
+        self.queue: deque[Message] = deque()
+        self.user = user
+        self._framer, self._transport, self._pool, self._unsent = framer, transport, pool, unsent
+        self._whole = 0  # messages
+        self._queued = 0  # bytes that wait
+        self._working = 0  # bytes of the message that is being worked on
+        self._slow = False  # the facade
+        self._short = False  # of room in the pool
+        self._counted = False  # more than what is free
+        self._reads = True
+        self._left = False
+
+    def cut(self, data: bytes) -> Batch:
+        """Return the messages that are whole with these bytes; they are to be `put`, or passed on and `settle` called."""
+        batch = self._framer.batch(data)
+        self._whole += len(batch.spans)
+        return batch
+
+    @property
+    def unfinished(self) -> bool:
+        """Return whether a message has begun that is not whole."""
+        return self._framer.pending > 0
+
+    @property
+    def more(self) -> bool:
+        """Return whether messages may be whole that are not cut yet: cutting no bytes has them."""
+        return self._framer.more
+
+    @property
+    def _waiting(self) -> int:
+        """The bytes of messages that wait, whether they are cut or not."""
+        return self._queued + (self._framer.pending if self._framer.more else 0)
+
+    @property
+    def half(self) -> Half | None:
+        """Return the unfinished message whose rest the client may send; None: there is none, or the client is not read from."""
+        if not self._framer.pending or self._framer.more or not self._reads:
+            return None
+        return Half(self._whole, self._framer.pending, self._framer.needed)
+
+    def put(self, buffer: bytes, spans: Iterable[Span]) -> None:
+        """Let messages wait."""
+        for tag, start, end in spans:
+            self.queue.append((tag, buffer[start:end]))
+            self._queued += end - start
+        self.settle()
+
+    def take(self) -> Message:
+        """Return the next message that waits; the one before it is done with."""
+        tag, raw = self.queue.popleft()
+        self._queued -= len(raw)
+        self._working = len(raw)
+        self.settle()
+        return tag, raw
+
+    def rest(self) -> None:
+        """Note that no message is worked on."""
+        self._working = 0
+        self.settle()
+
+    def facade_slow(self, slow: bool) -> None:
+        """Note whether the facade reads what it is sent."""
+        self._slow = slow
+        self.settle()
+
+    def granted(self) -> None:
+        """There is room for what it waited for."""
+        self._short = False
+        self._read_or_not()
+
+    def settle(self) -> None:
+        """Count what is held, and read the client or not."""
+        drains = self._waiting + self._working + (self._unsent() if self._slow else 0)
+        want = drains + (0 if self._framer.more else self._framer.needed)
+        if (self._counted or want > FREE) and not self._left:
+            self._counted = want > FREE
+            self._short = not self._pool.hold(self, drains, want)
+        self._read_or_not()
+
+    def leave(self) -> None:
+        """Drop what is held, and give its room back: the client has gone, or is being sent away."""
+        self._left = True
+        self._framer.drop()
+        self.queue.clear()
+        self._queued = self._working = 0
+        self._pool.leave(self)
+
+    def _read_or_not(self) -> None:
+        reads = not (self._short or self._slow or self._waiting > QUEUE_LIMIT)
+        if reads is self._reads or self._transport.is_closing():
+            return
+        self._reads = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
