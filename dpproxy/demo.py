@@ -121,7 +121,7 @@ def run_tour(proxy: Proxy) -> None:
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, **connection(proxy)},
+            env={**{name: os.environ[name] for name in os.environ if not name.startswith("PG")}, **connection(proxy)},
         )
         print(f"{done.stdout}{done.stderr}".strip("\n"), flush=True)
         if (done.returncode != 0) is not step.refused:

@@ -24,6 +24,7 @@ RANKS: Mapping[str, tuple[int, ...]] = {
     "whole_file": (0,),
     "private_files": (1,),
     "late_commands": (0,),
+    "postgres_connections": (0,),
     "postgres_failures": (0,),
     "waiting_places": (0,),
     "wire": (1,),

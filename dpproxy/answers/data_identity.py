@@ -52,7 +52,7 @@ def _server(dsn: str) -> tuple[str, ...]:
     """Host, port and database of a URI, without user and password."""
     parts = urlsplit(dsn)
     asked = {key: values[-1] for key, values in parse_qs(parts.query).items()}
-    host = asked.get("host") or parts.hostname or os.environ.get("PGHOST", "localhost")
+    host = asked.get("host") or parts.hostname or "localhost"
     port = asked.get("port") or str(parts.port or PORT)
     user = unquote(parts.username or "") or asked.get("user", "")
     return ("postgres", host.lower(), port, unquote(parts.path.lstrip("/")) or asked.get("dbname") or user)

@@ -16,6 +16,7 @@ from typing import Any
 
 import asyncpg
 
+from dpproxy import postgres_connections
 from dpproxy.answers.answer_tables import TablesAway
 from dpproxy.answers.claims import place_of
 from dpproxy.postgres_failures import FAILURES
@@ -42,7 +43,9 @@ _DROP = "SELECT pg_advisory_unlock(place) FROM unnest($1::bigint[]) AS place"
 async def connect(dsn: str, name: str) -> asyncpg.Connection[Any]:
     """Connect to the server that has the ledger; `name` is what its administrator sees. Raises one of FAILURES."""
     settings = _SETTINGS | {"application_name": f"dpproxy {name}"}
-    return await asyncpg.connect(dsn, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS, server_settings=settings)
+    return await postgres_connections.connect(
+        dsn, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS, server_settings=settings
+    )
 
 
 def away(error: BaseException) -> TablesAway:

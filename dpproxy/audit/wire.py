@@ -20,6 +20,7 @@ from typing import Any
 
 import asyncpg
 
+from dpproxy import postgres_connections
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.events import Outcome
 from dpproxy.audit.subject import Statement
@@ -72,7 +73,7 @@ async def sessions(both: Pair, asked: Statement, many: int) -> AsyncIterator[tup
     try:
         for proxy, held in zip((both.whole, both.without), opened, strict=True):
             for _ in range(many):
-                connection = await asyncpg.connect(
+                connection = await postgres_connections.connect(
                     host=proxy.host, port=proxy.port, user=asker(asked.role), password=_WORD, database=both.dataset, timeout=60
                 )
                 held.append(connection)

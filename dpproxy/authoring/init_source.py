@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-import asyncpg
 import duckdb
 
+from dpproxy import postgres_connections
 from dpproxy.authoring.schema_facts import DUCKDB, POSTGRES, Facts, Place, read_facts
 from dpproxy.authoring.yaml_text import scalar
 from dpproxy.backends.base import Backend, BackendError
@@ -87,7 +87,7 @@ async def _postgres(address: str, env: Mapping[str, str]) -> Described:
     password = parts.password or env.get(PASSWORD)
     plain = urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@"))) if parts.password else address
     catalog = await _catalog(lambda: Postgres(PostgresBackend(plain, password), 1), plain, OWN_SERVER)
-    connection = await asyncpg.connect(plain, password=password)
+    connection = await postgres_connections.connect(plain, password=password)
     try:
         rows = [tuple(row) for query in POSTGRES for row in await connection.fetch(query)]
     finally:

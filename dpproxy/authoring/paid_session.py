@@ -18,6 +18,7 @@ from typing import Any
 
 import asyncpg
 
+from dpproxy import postgres_connections
 from dpproxy.authoring.draft import Decisions, Frame, draft
 from dpproxy.authoring.paid_answers import Answer, account, measured
 from dpproxy.authoring.paid_questions import Asked, ends, questions, searching
@@ -63,7 +64,9 @@ def measurements(made: Draft, epsilon: Decimal, folder: Path, state: Path) -> De
 
 
 async def _asked(made: Draft, first: Sequence[Asked], epsilon: Decimal, host: str, port: int) -> list[Answer]:
-    connection = await asyncpg.connect(host=host, port=port, user="init", password=_WORD, database=made.frame.dataset)
+    connection = await postgres_connections.connect(
+        host=host, port=port, user="init", password=_WORD, database=made.frame.dataset
+    )
     try:
         kept = sum(asked.weight for asked in ends(made.catalog, made.decisions, made.facts))
         answers = await _shared(connection, first, epsilon, kept)

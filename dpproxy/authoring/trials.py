@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-
+from dpproxy import postgres_connections
 from dpproxy.authoring.deviations import Rows, deviation, missing
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.authoring.query_log import Question
@@ -96,7 +95,7 @@ def _typical(answers: Sequence[Rows], true: Rows, others: Sequence[Rows]) -> flo
 
 
 async def _answer(proxy: Proxy, variant: Variant, question: Question) -> Rows:
-    connection = await asyncpg.connect(
+    connection = await postgres_connections.connect(
         host=proxy.host, port=proxy.port, user=asker(question.role), password=_WORD, database=variant.dataset, timeout=60
     )
     try:

@@ -30,6 +30,7 @@ import asyncpg
 import duckdb
 import pyarrow as pa
 
+from dpproxy import postgres_connections
 from dpproxy.backends import postgres_catalog
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.copy_files import CopyError, CopyFolder, Manifest, free
@@ -170,7 +171,7 @@ def _locks(job: ExtractJob) -> tuple[str, ...]:
 @asynccontextmanager
 async def _begun(job: ExtractJob, isolation: Isolation = "repeatable_read") -> AsyncIterator[asyncpg.Connection]:
     """A connection in a transaction."""
-    connection = await asyncpg.connect(
+    connection = await postgres_connections.connect(
         job.backend.dsn, password=job.backend.password, timeout=CONNECT_TIMEOUT, server_settings=SESSION
     )
     try:

@@ -22,6 +22,7 @@ from typing import Any, Literal, TypeVar
 import asyncpg
 import pyarrow as pa
 
+from dpproxy import postgres_connections
 from dpproxy.backends import postgres_catalog as catalogs
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread, whole_number
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
@@ -240,7 +241,7 @@ class _Connections:
     async def _opened(self) -> asyncpg.Pool:
         async with self._opening:
             if self._pool is None:
-                self._pool = await asyncpg.create_pool(
+                self._pool = await postgres_connections.create_pool(
                     self._config.dsn,
                     password=self._config.password,
                     min_size=0,

@@ -36,6 +36,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
+from dpproxy import postgres_connections
 from dpproxy.budget.entries import Head, Row, head_of, stored
 from dpproxy.budget.journal import MAX_JUMP, Journal
 from dpproxy.budget.ledger import LedgerCorrupt, LedgerError
@@ -251,7 +252,9 @@ def _quoted(value: str | bytes | None) -> str:
 
 async def connect(dsn: str) -> asyncpg.Connection[Any]:
     """Connect to the ledger's server. Raises asyncpg.PostgresError, OSError, TimeoutError."""
-    return await asyncpg.connect(dsn, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS, server_settings=_SETTINGS)
+    return await postgres_connections.connect(
+        dsn, timeout=CONNECT_SECONDS, command_timeout=COMMAND_SECONDS, server_settings=_SETTINGS
+    )
 
 
 class PostgresLedger(Journal):

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import asyncpg
-
+from dpproxy import postgres_connections
 from dpproxy.facade.account import Account, Place, choose_account, choose_place
 from dpproxy.facade.binaries import FacadeError, find_binaries
 from dpproxy.facade.server import SUPERUSER, Bounds, EmbeddedServer
@@ -124,7 +123,7 @@ class Cluster:
     @asynccontextmanager
     async def connected(self, database: str | None = None) -> AsyncIterator[Any]:
         """Connect as the owner of everything."""
-        connection = await asyncpg.connect(
+        connection = await postgres_connections.connect(
             host=str(self._server.place.home),
             user=SUPERUSER,
             database=database or self._database,

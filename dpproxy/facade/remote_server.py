@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import asyncpg
-
+from dpproxy import postgres_connections
 from dpproxy.facade import ddl
 from dpproxy.facade.binaries import OLDEST, FacadeError
 from dpproxy.facade.cluster import Endpoint
@@ -143,7 +142,7 @@ async def _reached(dsn: str) -> Address:
 @asynccontextmanager
 async def _connected(dsn: str, database: str | None = None) -> AsyncIterator[Any]:
     more = {"database": database} if database else {}
-    connection = await asyncpg.connect(dsn, statement_cache_size=0, timeout=30, **more)
+    connection = await postgres_connections.connect(dsn, statement_cache_size=0, timeout=30, **more)
     try:
         yield connection
     finally:
