@@ -37,13 +37,13 @@ from dpproxy.answers.notices import NOTHING, Told, of_values, told_of
 from dpproxy.answers.paid_measurements import LOST
 from dpproxy.answers.question import Question, Rehearse
 from dpproxy.answers.store import Found
+from dpproxy.answers.table_access import NOT_THERE
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable
 from dpproxy.errors import (
     CANNOT_CONNECT_NOW,
     FEATURE_NOT_SUPPORTED,
     LOCK_NOT_AVAILABLE,
-    OBJECT_NOT_IN_PREREQUISITE_STATE,
     Refusal,
 )
 from dpproxy.plan.report.typical_error import worst_error
@@ -61,12 +61,6 @@ LOADING = Refusal(
     "the data are being loaded",
     detail="Tables of the statement are locked by whoever loads them. Nothing was charged.",
     hint="Ask again when the load has ended.",
-)
-NOT_THERE = Refusal(
-    OBJECT_NOT_IN_PREREQUISITE_STATE,
-    "the data are not as the policy describes them",
-    detail="A table or a column of the statement is not there, or may not be read. Nothing was charged.",
-    hint="Tell the operator: the reason is in the proxy's log only.",
 )
 
 
@@ -164,6 +158,7 @@ class Answering:
         dataset = self._question.dataset
         await public_tables.check(dataset, still_open)
         read = [table.name for table in named_tables(dataset.policy, dataset.catalog, still_open)]
+        await self._ending.race(dataset.access.check(read))
         await self._ending.race(dataset.claims.check(read, dataset.outdated))
         await self._rehearse()
         self._rehearse = None

@@ -222,6 +222,7 @@ class Round:
             if timeout.expired():
                 raise Refusal(QUERY_CANCELED, f"canceling statement due to {TIMEOUT}", None, *AT_THE_LIMIT) from None
             incident(error, statement=asking.statement, after_charge=True)
+            await asking.dataset.access.failed()
             raise replace(AFTER_CHARGE) from None
 
     async def _measured(self, work: Work, runner: Runner) -> Released:

@@ -21,6 +21,7 @@ from dpproxy.answers.reuse import Reuse
 from dpproxy.answers.side_threads import SideThreads
 from dpproxy.answers.spelled_values import Spell
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
+from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend
 from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.facade.cluster import Endpoint
@@ -93,7 +94,7 @@ class Dataset:
     read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew. `tallies`
     and `pauses` are the process's: what it counts, and which roles are paused. `accelerator`: keeps a prepared copy of the data;
     None where there is none to be had. `watch`: of data that are an extract, looks whether there are others by now. `claims`:
-    knows which tables are closed, as their rows are not what the policy says."""
+    knows which tables are closed, as their rows are not what the policy says. `access`: knows which cannot be read any more."""
 
     policy: Policy
     catalog: Catalog
@@ -121,6 +122,7 @@ class Dataset:
     accelerator: Accelerator | None = None
     watch: Watch | None = None
     claims: ClaimStanding = field(default_factory=ClaimStanding)
+    access: TableAccess = field(default_factory=TableAccess)
 
     async def close(self, seconds: float = 0.0) -> None:
         """Close what no session is in any more. What is charged has `seconds` to be measured; then the engine is closed."""
@@ -132,6 +134,7 @@ class Dataset:
             await self.rooms.close()
         await self.paid.finish(seconds)
         await self.claims.close()
+        await self.access.close()
         if self.reuse is not None:
             await self.reuse.close()
         await self.backend.close()

@@ -12,12 +12,14 @@ from typing import get_args
 
 from dpproxy.answers.data_epoch import epoch_query
 from dpproxy.answers.engine_seats import share
+from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import check
 from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
+from dpproxy.policy.grants import used_columns
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import DuckDBBackend, PostgresBackend, Window
+from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend, Window
 from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
 from dpproxy.serve.claim_checks import broken_claims, claim_problems, unkept_claims
@@ -119,6 +121,35 @@ async def _check_readable(loaded: Loaded, catalog: Catalog, backend: Backend) ->
             problems.append(beside(loaded, ("tables", str(name)), what, STANDS_ON[backend.dialect], "backend-data"))
     if problems:
         raise PolicyError(problems)
+
+
+def table_access(policy: Policy, catalog: Catalog, backend: Backend) -> TableAccess:
+    """Return what knows which tables cannot be read any more. `catalog`: as plans have it."""
+    if backend.state:
+        return TableAccess()
+    asked, used = probes(policy, catalog, backend.dialect), used_columns(policy)
+
+    async def look() -> dict[TableName, str]:
+        known, found = await backend.introspect(), dict[TableName, str]()
+        for name, probe in asked.items():
+            before, now = (_shape(c.tables.get(name), used[name]) for c in (catalog, known))
+            changed = sorted(column for column in before if now.get(column) != before[column])
+            if changed:
+                found[name] = f"columns are gone or of another kind: {', '.join(changed)}"
+                continue
+            try:
+                await backend.violations([probe])
+            except BackendError as error:
+                found[name] = f"it cannot be read: {error}"
+        return found
+
+    return TableAccess(look, policy.dataset)
+
+
+def _shape(table: CatalogTable | None, columns: frozenset[str]) -> dict[str, tuple[object, ...]]:
+    """What plans know of the columns in use."""
+    known = [c for c in table.columns if c.name in columns] if table is not None else []
+    return {c.name: (c.source, c.type, c.nullable, c.bounded, c.exact, c.collated) for c in known}
 
 
 async def check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:

@@ -43,7 +43,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.claim_checks import live_claims
-from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems
+from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems, table_access
 from dpproxy.serve.extracts import open_data
 
 if TYPE_CHECKING:
@@ -92,7 +92,8 @@ async def open_dataset(
     noise, words = DefaultNoise(), words_of(plans.names)
     seats = Seats(backend.places // max(len(loaded.policy.roles), 1))
     parts = (loaded.policy, catalog, backend, ledger, plans, noise, literal, words, rooms.withheld, reuse, rooms)
-    return Dataset(*parts, seats=seats, publics=known, accelerator=accelerator, watch=data.watch, claims=claims)
+    access = table_access(loaded.policy, catalog, backend)
+    return Dataset(*parts, seats=seats, publics=known, accelerator=accelerator, watch=data.watch, claims=claims, access=access)
 
 
 def _accelerator(

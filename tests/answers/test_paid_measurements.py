@@ -350,7 +350,7 @@ async def test_shares(places: int, roles: int, each: int) -> None:
 
 async def test_no_engine_no_charge(world: Town, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
-    async def gone() -> AsyncIterator[None]:
+    async def gone(tables: object) -> AsyncIterator[None]:
         raise BackendError("connection refused")
         yield
 

@@ -10,13 +10,18 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.errors import Refusal
+from dpproxy.policy.catalog import TableName
+from dpproxy.policy.load import load_file
 from dpproxy.policy.password import make_verifier
+from dpproxy.serve.data_checks import checked_catalog, open_backend, table_access
 from dpproxy.serve.launch import launched
 
 POLICY = """
@@ -190,6 +195,37 @@ def test_what_cannot_be_answered_any_more(what: str, data: Scratch, client: psyc
         finally:
             owner.execute(undo.encode())
     assert 0 <= float(client.execute("SELECT avg(age) FROM people").fetchone()[0]) <= 100  # type: ignore[index]
+
+
+async def test_what_a_look_sees_of_tables(data: Scratch, tmp_path: Path) -> None:
+    """Names, kinds of columns and rights, of what the policy uses alone; a table of its own each time, as others ask `people`."""
+    (tmp_path / "town.yaml").write_text(
+        POLICY.format(dsn=data.dsn(user="reader"), verifier=make_verifier("x")).replace("people", "looked")
+    )
+    loaded = load_file(tmp_path / "town.yaml")
+    with psycopg.connect(data.conninfo(), autocommit=True) as owner:
+        owner.execute("CREATE TABLE looked (id int PRIMARY KEY, region text, age int); GRANT SELECT ON looked TO reader")
+        backend = open_backend(loaded)
+        name = TableName("public", "looked")
+        access = table_access(loaded.policy, await checked_catalog(loaded, backend), backend)
+        try:
+            for change, closed in (
+                ("ALTER TABLE looked ADD other int", False),
+                ("ALTER TABLE looked ALTER age TYPE text", True),
+                ("ALTER TABLE looked ALTER age TYPE int USING age::int", False),
+                ("ALTER TABLE looked RENAME age TO years", True),
+                ("ALTER TABLE looked RENAME years TO age", False),
+                ("REVOKE SELECT ON looked FROM reader", True),
+                ("GRANT SELECT ON looked TO reader", False),
+                ("DROP TABLE looked", True),
+            ):
+                owner.execute(change.encode())
+                await access.failed()
+                with pytest.raises(Refusal) if closed else contextlib.nullcontext():
+                    await access.check([name])
+        finally:
+            await access.close()
+            await backend.close()
 
 
 def wait_until(done: Any) -> None:
