@@ -8,7 +8,9 @@ exchange against a made-up verifier and fails with the same words.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from dpproxy.policy.model import Policy, User
 from dpproxy.session.greeting import Greeting
@@ -17,30 +19,80 @@ from dpproxy.wire.frontend import decode_sasl_initial, decode_sasl_response
 from dpproxy.wire.protocol import Frame
 from dpproxy.wire.scram import USUAL, ScramServer, Shape, Verifier, drawn, mock_verifier, parse_verifier
 
+Group = tuple[str, ...]
+"""Datasets in which one name shows one salt, in the order they are served."""
+Shown = tuple[int, bytes]
+"""Iterations and salt: what a verifier shows to whoever asks."""
+_ALONE: Final[Mapping[str, Group]] = {}
+
 
 class Nobody:
     """Whoever does not exist, as alike to those who do as can be: in what their verifiers show, by dataset.
 
     `secret` is the same in every process and after every start, as a user's salt is. What a stranger sees of a verifier
-    depends on the dataset and the name alone, as a real one does, which is of one user of one policy.
+    depends on the dataset and the name alone, as a real one does, which is of one user of one policy. Where policies share
+    verifiers, known names show one salt in several datasets: each name that nobody has does so in the datasets of one known
+    name, drawn by the name, so that either kind is as often seen to share. A dataset that does not exist is as one that does,
+    and shares where that shares.
     """
 
     def __init__(self, secret: bytes, policies: Iterable[Policy]) -> None:
         self._secret = secret
-        self._shapes = {policy.dataset: _shapes(policy) for policy in policies}
-        self._choices = {name.encode(): (shapes, 1) for name, shapes in self._shapes.items()} or {b"": (USUAL, 1)}
+        served = list(policies)
+        groups = _groups(served)
+        self._shapes = _shapes(served, groups)
+        self._known = frozenset(groups)
+        self._shown = {
+            (name, place): shown for name, shows in groups.items() for shown, group in shows.items() for place in group
+        }
+        shared = Counter(tuple(sorted(shows.values())) for shows in groups.values()) or {(): 1}
+        self._sharings = {
+            repr(sharing).encode(): ({place: group for group in sharing for place in group}, number)
+            for sharing, number in shared.items()
+        }
+        self._datasets = {policy.dataset.encode(): (policy.dataset, 1) for policy in served} or {b"": ("", 1)}
 
     def verifier(self, database: str, user: str) -> Verifier:
-        """A dataset that does not exist is as one of those that do."""
-        name = database.encode("utf-8", "replace")
-        other = drawn(self._choices, name, self._secret)
-        shapes = self._shapes.get(database, other)
-        return mock_verifier(name + b"\0" + user.encode("utf-8", "replace"), self._secret, shapes)
+        """Return what stands for a user of a dataset where there is no such user, or no such dataset. The same is computed where
+        there is one."""
+        name = user.encode("utf-8", "replace")
+        other = drawn(self._datasets, database.encode("utf-8", "replace"), self._secret)
+        like = database if (database, None) in self._shapes else other
+        sharing = drawn(self._sharings, name, self._secret)
+        group = (_ALONE if user in self._known else sharing).get(like)
+        place = group[0] if group else database
+        shapes = self._shapes.get((like, group), USUAL)
+        made = mock_verifier(place.encode("utf-8", "replace") + b"\0" + name, self._secret, shapes)
+        iterations, salt = self._shown.get((user, like), (made.iterations, made.salt))
+        return replace(made, iterations=iterations, salt=salt)
 
 
-def _shapes(policy: Policy) -> Mapping[Shape, int]:
-    read = [parse_verifier(user.password) for user in policy.users.values()]
-    return Counter((verifier.iterations, len(verifier.salt)) for verifier in read) or USUAL
+def _groups(policies: Sequence[Policy]) -> Mapping[str, Mapping[Shown, Group]]:
+    """Return, by the names of users, what each shows in several datasets, and in which; nothing for one that does so in none."""
+    found: dict[str, dict[Shown, list[str]]] = {}
+    for policy in policies:
+        for user in policy.users.values():
+            read = parse_verifier(user.password)
+            found.setdefault(user.name, {}).setdefault((read.iterations, read.salt), []).append(policy.dataset)
+    return {name: {shown: tuple(where) for shown, where in shows.items() if len(where) > 1} for name, shows in found.items()}
+
+
+def _shapes(
+    policies: Sequence[Policy], groups: Mapping[str, Mapping[Shown, Group]]
+) -> Mapping[tuple[str, Group | None], Mapping[Shape, int]]:
+    """Return the shapes of verifiers by dataset and by the group they are shown in; with None for those of no group, or of all
+    where there is none of these."""
+    found: dict[tuple[str, Group | None], Counter[Shape]] = {}
+    for policy in policies:
+        every = Counter[Shape]()
+        for user in policy.users.values():
+            read = parse_verifier(user.password)
+            group = groups[user.name].get((read.iterations, read.salt))
+            shape = read.iterations, len(read.salt)
+            every[shape] += 1
+            found.setdefault((policy.dataset, group), Counter())[shape] += 1
+        found.setdefault((policy.dataset, None), every)
+    return {where: shapes or USUAL for where, shapes in found.items()}
 
 
 class Login:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import struct
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FrameType
 
@@ -12,7 +15,7 @@ import psycopg
 import pytest
 import scramp
 
-from dpproxy.policy.model import Policy
+from dpproxy.policy.model import Policy, User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.server import Server
 from dpproxy.server.throttle import Throttle
@@ -20,7 +23,7 @@ from dpproxy.session.greeting import Greeting
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
 from dpproxy.wire.protocol import Frame, ProtocolError
-from dpproxy.wire.scram import make_verifier
+from dpproxy.wire.scram import make_verifier, parse_verifier
 from tests.worlds.scripted import Stage, policy
 from tests.worlds.wire_client import PASSWORD, Wire, report, rows, tags
 
@@ -313,3 +316,74 @@ async def test_a_password_that_has_to_wait_is_heard_in_its_turn(stage: Stage) ->
     stage.server.throttle = Throttle()
     await first.close()
     await second.close()
+
+
+def sharing_policies() -> list[Policy]:
+    """Three datasets of 60 users each. Of every 6 users one is of the first alone, two share one verifier in the first and second,
+    of 5,000 iterations, one in all three, and two have one of their own in each."""
+    users: dict[str, dict[str, User]] = {"one": {}, "two": {}, "three": {}}
+
+    def known(name: str, iterations: int, *where: str) -> None:
+        verifier = make_verifier("x", iterations, hashlib.sha256(f"{name} {where[0]}".encode()).digest()[:16])
+        users.update({place: users[place] | {name: User(name, "analyst", verifier)} for place in where})
+
+    for i in range(60):
+        name = f"user{i}"
+        match i % 6:
+            case 0:
+                known(name, 4096, "one")
+            case 1 | 2:
+                known(name, 5000, "one", "two")
+            case 3:
+                known(name, 4096, "one", "two", "three")
+            case _:
+                for place in users:
+                    known(name, 4096, place)
+    return [replace(policy(), dataset=name, users=held) for name, held in users.items()]
+
+
+def shown(policies: list[Policy], nobody: Nobody, user: str, databases: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """What a stranger sees of a name: in which databases it shows one salt, and with how many iterations."""
+    seen = []
+    for database in databases:
+        found = next((each.users[user] for each in policies if each.dataset == database and user in each.users), None)
+        verifier = parse_verifier(found.password) if found else nobody.verifier(database, user)
+        seen.append((verifier.salt, verifier.iterations))
+    return tuple((seen.index(pair), pair[1]) for pair in seen)
+
+
+async def test_names_that_nobody_has_share_salts_as_known_ones_do() -> None:
+    """What is seen of a name in all databases, also in two that do not exist, is as often seen of known names as of others."""
+    policies = sharing_policies()
+    names = sorted({name for each in policies for name in each.users})
+    nobody = Nobody(b"secret", policies)
+    for databases in (("one", "two", "three"), ("one", "two"), ("one", "nowhere", "two", "three", "elsewhere")):
+        known = Counter(shown(policies, nobody, name, databases) for name in names)
+        unknown = Counter(shown(policies, nobody, f"invented{i}", databases) for i in range(6_000))
+        assert set(known) == set(unknown)
+        for seen, number in known.items():
+            assert abs(unknown[seen] / 6_000 - number / len(names)) < 0.04, seen
+
+
+async def test_where_all_share_or_none_does_each_name_does_the_same() -> None:
+    for shared in (True, False):
+        one = policy()
+        own = one.users["ada"] if shared else replace(one.users["ada"], password=make_verifier("y"))
+        policies = [one, replace(one, dataset="other", users={"ada": own})]
+        nobody = Nobody(b"secret", policies)
+        for i in range(50):
+            both = {nobody.verifier(place, f"invented{i}").salt for place in ("shop", "other", "nowhere")}
+            assert len(both) == (1 if shared else 3)
+    real = parse_verifier(policy().users["ada"].password)
+    both = [policy(), replace(policy(), dataset="other")]
+    absent = Nobody(b"secret", both).verifier("nowhere", "ada")
+    assert (absent.salt, absent.iterations) == (real.salt, real.iterations), "or a database that is not there would tell who is"
+    assert absent.stored_key != real.stored_key
+
+
+async def test_a_dataset_that_is_served_as_well_leaves_salts_as_they_are() -> None:
+    one = policy()
+    alone = Nobody(b"secret", [one])
+    both = Nobody(b"secret", [one, replace(one, dataset="other")])
+    for i in range(50):
+        assert alone.verifier("shop", f"invented{i}") == both.verifier("shop", f"invented{i}")
