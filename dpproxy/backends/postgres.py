@@ -65,6 +65,10 @@ SESSION = {
 DEFAULTS = {
     "statement_timeout": ("0", "10min"),
     "jit": ("on", "off"),  # generated statements are long and run once: compiling costs more than it saves
+    "enable_nestloop": (
+        "on",
+        "off",
+    ),  # by guesses of few rows; of a person who has many, work grows by a power
     "work_mem": ("4MB", "64MB"),  # hash tables of units and groups: spilled, they cost several times as much
 }
 """What the proxy sets where the server still has PostgreSQL's own default (left) and neither role nor DSN say more."""

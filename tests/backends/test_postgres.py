@@ -291,11 +291,12 @@ async def test_violations(backend: Postgres) -> None:
 
 async def test_session_settings(backend: Postgres) -> None:
     names = ("TimeZone", "DateStyle", "search_path", "transaction_isolation", "transaction_read_only", "statement_timeout", "jit")
+    names = (*names, "enable_nestloop")
     items = ", ".join(f"current_setting('{n}') AS {n.lower()}" for n in names)
     for _ in range(2):  # on a connection that served already, too
         (table,) = (await backend.run([f"SELECT {items}"]))._open()
         found = [table.column(n.lower())[0].as_py() for n in names]
-        assert found == ["UTC", "ISO, YMD", "pg_catalog", "repeatable read", "on", "10min", "off"]
+        assert found == ["UTC", "ISO, YMD", "pg_catalog", "repeatable read", "on", "10min", "off", "off"]
 
 
 async def test_an_administrators_settings_stand(server: Scratch) -> None:

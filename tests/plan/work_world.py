@@ -16,6 +16,8 @@ from postgres_shop import ddl
 from scratch_postgres import Scratch
 from shop_world import DDL
 
+from dpproxy.backends.postgres import DEFAULTS
+
 OTHERS = 4
 """Other people, of two rows each."""
 TOO_LONG = 10**12
@@ -71,7 +73,9 @@ class PostgresWork:
         with psycopg.connect(server.conninfo(), autocommit=True) as admin:
             admin.execute("CREATE DATABASE work")
         self._connection = psycopg.connect(server.conninfo("work"), autocommit=True)
-        self._connection.execute("SET max_parallel_workers_per_gather = 0; SET jit = off; SET statement_timeout = '20s'")
+        self._connection.execute("SET max_parallel_workers_per_gather = 0; SET statement_timeout = '20s'")
+        for name in ("jit", "enable_nestloop"):
+            self.set(name, DEFAULTS[name][1])
         for size in sizes:
             self._connection.execute(ddl().replace("main", schema(size)).encode())
             for text in filling(size):
@@ -80,6 +84,9 @@ class PostgresWork:
 
     def close(self) -> None:
         self._connection.close()
+
+    def set(self, name: str, value: str) -> None:
+        self._connection.execute(f"SET {name} = {value}".encode())
 
     def rows(self, sql: str, size: int) -> int:
         text = sql.replace('"main".', f'"{schema(size)}".')
