@@ -111,7 +111,8 @@ class StatementAnswers:
         """Return the answer for one Bind, and the statement as it was planned for its values. Raises as `answer`."""
         client = self._client
         client.link.sent += 1
-        check_size(message.values, client.asker.role.query.parameter_bytes)
+        if len(message.values) == len(found.description.oids):  # else PostgreSQL's words for that are next
+            check_size(message.values, client.asker.role.query.parameter_bytes)
         with self.endable() as ending:
             texts, settings = await client_values(talk, found.description, message.statement, message.values, message.formats)
             description = replace(found.description, settings=settings)
