@@ -75,6 +75,11 @@ class Watch(Protocol):
         """Return when the extract's snapshot was taken."""
         ...
 
+    @property
+    def overtaken(self) -> bool:
+        """Return whether the epoch of the data moved on while the extract was made."""
+        ...
+
     async def outdated(self) -> bool:
         """Return whether opening the data now would open others. Raises PolicyError, BackendError."""
         ...

@@ -57,7 +57,8 @@ class Preparation:
 @dataclass(frozen=True)
 class Manifest:
     """Says what is in a copy. `digest` of the database's bytes; `tables`: those of the preparations that the disk had room for;
-    `made`: seconds since 1970; `seconds` that making it took."""
+    `made`: seconds since 1970; `seconds` that making it took. `epoch`: the state of the data that an extract is of; `overtaken`:
+    another than they were in when it was asked for."""
 
     key: str
     size: int
@@ -66,6 +67,8 @@ class Manifest:
     made: float
     seconds: float
     format: int = FORMAT
+    epoch: str = ""
+    overtaken: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,14 @@ class CopyFolder:
     def condemn(self, key: str) -> None:
         """Let a damaged copy be none. Raises OSError."""
         (self.path / f"{key}{MANIFEST}").unlink(missing_ok=True)
+
+    def manifest(self, key: str) -> Manifest | None:
+        """Return what a copy says of itself; None where that cannot be read."""
+        try:
+            self._check_private()
+            return _manifest((self.path / f"{key}{MANIFEST}").read_bytes())
+        except (CopyError, OSError, ValueError, TypeError):
+            return None
 
     def whole(self, key: str) -> Copy | None:
         """Return the copy of a key; None where there is none. Reads all of it. Raises CopyError for one that is damaged."""

@@ -6,8 +6,9 @@ load was in the middle of any at that moment (`postgres_locks`). What was read i
 sent, row for row in number, and the tables against the shapes that were asked for.
 
 An extract is named after what it follows from (`about`), after the epoch of the data, which a query tells in the very snapshot,
-and by a number that grows: the last of a name is the one that holds. Nothing takes that name before all of it is on the disk;
-the one before is kept until then.
+and by a number that grows: the last of a name is the one that holds. Where the epoch moves while extracts are made, one that was
+overtaken holds for a while (`holds`): it is of a committed state, and names that state's epoch. Nothing takes its name before all
+of it is on the disk; the one before is kept until then.
 
 Rows of people are sorted by the column that leads to the person. They arrive in a file beside the extract, which takes them in
 order, and that file is removed.
@@ -52,6 +53,11 @@ PATIENCE: Final = 600.0
 """Seconds that whoever loads the tables may take: nobody waits for an extract as for an answer."""
 ARRIVING: Final = "arriving"
 """The database of rows that are to be sorted."""
+SHARE: Final = 10
+"""An extract holds for at least so many times what it took to make, whatever becomes of the epoch: making takes a tenth of the
+time at most."""
+LEAST_HELD: Final = 60.0
+"""Seconds that one holds whose epoch was past when it was made: each change of extract ends sessions."""
 NUMBER: Final = "\x00"
 """Stands in the name of an epoch for the number that its query tells."""
 
@@ -76,9 +82,16 @@ class ExtractJob:
     after: str = ""
 
     def newest(self) -> str | None:
-        """Return the key of the last extract of the epoch; None where there is none, or it is too old."""
-        found = max(self.folder.keys(self._named(self.epoch)), key=_serial, default=None)
+        """Return the key of the last extract of the epoch; where there is none, of the last one that was overtaken and still
+        holds. None where there is none, or it is too old."""
+        found = max(self.folder.keys(self._named(self.epoch)), key=_serial, default=None) or self._overtaken()
         return found if found is not None and _serial(found) > _serial(self.after) else None
+
+    def _overtaken(self) -> str | None:
+        """Only a query's epoch moves by itself."""
+        found = max(self.folder.keys(f"{self.about}-"), key=_serial, default=None) if self.query is not None else None
+        manifest = self.folder.manifest(found) if found is not None else None
+        return found if manifest is not None and manifest.overtaken and holds(manifest) else None
 
     def there(self) -> bool:
         return self.newest() is not None
@@ -107,6 +120,12 @@ def _serial(key: str) -> int:
     return 0
 
 
+def holds(manifest: Manifest) -> bool:
+    """Return whether an extract is to be used for a while yet, though the epoch may be another one."""
+    least = LEAST_HELD if manifest.overtaken else 0.0
+    return time.time() - _serial(manifest.key) / 1e9 < max(least, SHARE * manifest.seconds)
+
+
 def moment(key: str) -> dt.datetime:
     """Return when the snapshot of an extract was taken."""
     return dt.datetime.fromtimestamp(_serial(key) / 1e9, dt.UTC)
@@ -117,10 +136,11 @@ def make(job: ExtractJob, told: Told) -> Manifest:
     began = time.monotonic()
     try:
         job.tidy(spilled=True)
-        key = asyncio.run(_read(job, told))
+        key, epoch = asyncio.run(_read(job, told))
         size, content = on_disk(job.folder.unfinished(key))
         names = tuple(table.held.source[1] for table in job.tables)
-        manifest = Manifest(key, size, content, names, time.time(), time.monotonic() - began)
+        facts = (key, size, content, names, time.time(), time.monotonic() - began)
+        manifest = Manifest(*facts, epoch=epoch, overtaken=epoch != job.epoch)
         job.folder.finish(manifest)
         return manifest
     except duckdb.Error as error:
@@ -134,15 +154,15 @@ def make(job: ExtractJob, told: Told) -> Manifest:
         job.tidy()
 
 
-async def _read(job: ExtractJob, told: Told) -> str:
-    """Read all tables, in one snapshot; return the key."""
+async def _read(job: ExtractJob, told: Told) -> tuple[str, str]:
+    """Read all tables, in one snapshot; return the key and the epoch."""
     async with AsyncExitStack() as stack:
         tables = await whole(stack, partial(_begun, job, "read_committed"), partial(_begun, job), _locks(job), PATIENCE)
         connection = tables.connection
         found = await postgres_catalog.introspect(connection)
         if any(found.tables.get(table.source.name) != table.source for table in job.tables):
             raise CopyError("the tables were changed just now")
-        key = job.key(await _epoch(connection, job))
+        key = job.key(epoch := await _epoch(connection, job))
         target = _Target(job, key)
         try:
             for table, part in zip(job.tables, await _parts(connection, job), strict=True):
@@ -153,7 +173,7 @@ async def _read(job: ExtractJob, told: Told) -> str:
             raise CopyError("tables were replaced while they were read") from None
         finally:
             target.close()
-    return key
+    return key, epoch
 
 
 async def _epoch(connection: asyncpg.Connection, job: ExtractJob) -> str:

@@ -59,7 +59,8 @@ class DatasetStatus:
     """Is one policy that is served. `policy`: the digest of its text; `loaded`: when it was read; `problem`: why the last
     attempt to read it again failed, or empty; `places`: measurements that may run at once, of each role; `running`: charged
     measurements that are not through; `copy`: what there is of a prepared copy (none, looking, making, used, failed), and
-    `copy_bytes` that it takes; `extract`: of an extract the moment of its snapshot, 0 where the data are none."""
+    `copy_bytes` that it takes; `extract`: of an extract the moment of its snapshot, 0 where the data are none; `overtaken`: the
+    epoch of the data moves faster than extracts are made."""
 
     name: str
     file: str
@@ -72,6 +73,7 @@ class DatasetStatus:
     copy: str = "none"
     copy_bytes: int = 0
     extract: float = 0.0
+    overtaken: bool = False
 
 
 @dataclass(frozen=True)

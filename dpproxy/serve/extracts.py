@@ -6,6 +6,9 @@ one extract as long as it is served, and its answers are of that extract's epoch
 the place of the one before as after any change of data (`serve.served_policies`). Nothing is ever measured in PostgreSQL beside
 it: the same question has one name and one answer in an epoch. So a start waits until there is an extract.
 
+An epoch may move faster than an extract is made. Then an extract is served under the epoch of its own snapshot, which is past,
+and holds for a while before another is made; the operator is told once (`extract overtaken`).
+
 Where the policy names no epoch, an extract holds until the operator has another one made (`dpproxy prepare`).
 """
 
@@ -52,6 +55,8 @@ RETRY: Final = 60.0
 """Seconds after which an extract that could not be made, or put to use, is tried again."""
 TELL_EVERY: Final = 60.0
 """Seconds between two lines of the log about an extract that is being made."""
+_OVERTAKEN: Final = set[str]()
+"""Datasets of which the log was told that their epoch moves faster than extracts are made."""
 TRIES: Final = 3
 """Of opening an extract: another process may replace it meanwhile."""
 
@@ -254,7 +259,9 @@ async def _opened(loaded: Loaded, state: Path, source: _Source, copy: Copy) -> D
 
     roles = len(loaded.policy.roles)
     backend = Extract(copy.path, held_catalog(source.job.tables), share(duckdb.PLACES, roles) * max(roles, 1))
-    epoch = source.job.epoch if loaded.policy.epoch is not None else f"opened {backend.state} {source.shape}"
+    epoch = f"opened {backend.state} {source.shape}"
+    if loaded.policy.epoch is not None:
+        epoch = copy.manifest.epoch or source.job.epoch
     watch = ExtractWatch(loaded, state, source, copy)
     return Data(backend, Named(epoch), watch, source.doubts)
 
@@ -264,6 +271,7 @@ class ExtractWatch:
 
     def __init__(self, loaded: Loaded, state: Path, source: _Source, copy: Copy) -> None:
         self._loaded, self._state, self._source, self._copy = loaded, state, source, copy.manifest
+        self._epoch = copy.manifest.epoch or source.job.epoch
         self._work: asyncio.Task[None] | None = None
 
     @property
@@ -272,6 +280,11 @@ class ExtractWatch:
         from dpproxy.backends.extract_making import moment
 
         return moment(self._copy.key)
+
+    @property
+    def overtaken(self) -> bool:
+        """Return whether the epoch moved on while the extract was made."""
+        return self._copy.overtaken
 
     async def outdated(self) -> bool:
         """Return whether opening the data now would open another extract. Raises PolicyError, BackendError."""
@@ -282,8 +295,16 @@ class ExtractWatch:
         """Look from now on. `changed` is called when there is an extract of another epoch."""
         of = self.moment.isoformat(timespec="seconds")
         LOG.info("extract used", dataset=self._source.dataset, of=of, bytes=self._copy.size)
+        self._tell_overtaken()
         if self._loaded.policy.epoch is not None and self._work is None:
             self._work = asyncio.ensure_future(self._look(changed))
+
+    def _tell_overtaken(self) -> None:
+        """Once, until an extract is made in time."""
+        dataset = self._source.dataset
+        if self.overtaken and dataset not in _OVERTAKEN:
+            LOG.warning("extract overtaken", dataset=dataset, seconds=round(self._copy.seconds, 1))
+        (_OVERTAKEN.add if self.overtaken else _OVERTAKEN.discard)(dataset)
 
     async def close(self) -> None:
         """End looking, and what is being made."""
@@ -307,11 +328,14 @@ class ExtractWatch:
 
     async def _looked(self, epoch: Epoch, changed: Callable[[], None]) -> str | None:
         """Look once. Returns why there is no extract of the data as they are."""
+        from dpproxy.backends.extract_making import holds
+
         try:
-            if await epoch.current(dt.datetime.now(dt.UTC)) == self._source.job.epoch:
+            if await epoch.current(dt.datetime.now(dt.UTC)) == self._epoch or holds(self._copy):
                 return None
             source = await _source(self._loaded, self._state)
-            if await _found_or_made(source, None, background=True) is None:
+            copy = await _found_or_made(source, None, background=True)
+            if copy is None or copy.manifest.key == self._copy.key:
                 return None
         except (CopyError, BackendError, PolicyError, OSError) as error:
             return str(error)

@@ -96,7 +96,8 @@ class SelfReport:
         copy = dataset.accelerator.status if dataset.accelerator is not None else None
         copied = (copy.state, copy.bytes) if copy is not None else ("none", 0)
         extract = dataset.watch.moment.timestamp() if dataset.watch is not None else 0.0
-        return DatasetStatus(name, str(file), policy.digest, *parts, *copied, extract)
+        overtaken = dataset.watch is not None and dataset.watch.overtaken
+        return DatasetStatus(name, str(file), policy.digest, *parts, *copied, extract, overtaken)
 
     async def _accounts(self) -> tuple[AccountStatus, ...]:
         found: list[AccountStatus] = []

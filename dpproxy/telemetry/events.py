@@ -37,6 +37,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "error": "the class of an exception; or a text of the data's engine that holds no data",
     "exit_code": "with which the process ended",
     "file": "a policy file",
+    "fix": "what to do about it",
     "incident": "the number that the client was told",
     "kind": "select, explain, copy, cursor, create_table_as, prepare; other for what could not be read",
     "measurements": "measurements of the statement",
@@ -49,7 +50,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "path": "what was asked for by HTTP: the path alone",
     "percent": "of the budget that is spent, as the policy's `warn` has it; of a copy how much of it is made",
     "policy": "the first 16 digits of the SHA-256 of the policy's text, as in the ledger",
-    "problem": "what is doubtful in a policy, with its place; why there is no copy",
+    "problem": "what is doubtful in a policy, with its place; why there is no copy; why a table is closed",
     "reason": "the function of dpproxy that decided a refusal, `facade` for PostgreSQL's own errors; of other events why",
     "reason_class": "budget, unsupported, rights, sql, effort, busy, unavailable, paused, disk, cancelled, internal",
     "resource": "memory, disk or space",
@@ -61,6 +62,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "seconds": "how long the session lasted, or the copy took",
     "session": "the session's number, which `dpproxy admin who` shows",
     "statement": "the first 16 digits of the SHA-256 of the statement's text, as `dpproxy.answers` and the ledger have it",
+    "table": "a table of the policy",
     "tables": "names of public tables; of a copy how many it has",
     "text": "what an engine, the ledger or the system said, where that holds no data",
     "tls": "whether the connection is encrypted",
@@ -142,7 +144,18 @@ EVENTS: Final[Mapping[str, Event]] = {
     "extract is made": Event("how far it is, once a minute", ("dataset", "percent")),
     "extract made": Event("it is on the disk", ("dataset", "seconds")),
     "extract used": Event("statements are measured in it", ("dataset", "of", "bytes")),
+    "extract overtaken": Event(
+        "the epoch of the data moved on while it was made, which took so long: it is served as of its snapshot, and holds for"
+        " ten times as long, a minute at least; told once",
+        ("dataset", "seconds"),
+    ),
     "no extract": Event("one is damaged, or a newer one was not made: the one before is served", ("dataset", "problem")),
+    "table closed": Event(
+        "what reads it is refused before its charge: its rows break a claim of the policy, or it cannot be read any more",
+        ("dataset", "table", "problem", "fix"),
+    ),
+    "table open again": Event("a look saw it as the policy describes it", ("dataset", "table")),
+    "the data were not looked at": Event("the look failed; what the last one saw holds", ("dataset", "error")),
     "the data's epoch is unknown": Event("its query failed: nothing is reused meanwhile", ("dataset", "error")),
     "an answer was not stored": Event("asking again will cost again", ("dataset", "error")),
     "stored answers cannot be reached": Event(

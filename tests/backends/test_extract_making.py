@@ -128,7 +128,7 @@ async def test_rows_of_a_person_lie_together(job: ExtractJob, server: Scratch) -
     assert {table.held.source[1]: table.order for table in job.tables} == {"people": "id", "visits": "person", "loads": ""}
 
 
-async def test_the_last_one_holds(job: ExtractJob) -> None:
+async def test_the_last_one_holds(job: ExtractJob, monkeypatch: pytest.MonkeyPatch) -> None:
     """One of another epoch, or after another, is another; a query tells the epoch of the snapshot that is read."""
     await asyncio.to_thread(made, job)
     first = job.newest()
@@ -141,8 +141,15 @@ async def test_the_last_one_holds(job: ExtractJob) -> None:
     assert again.newest() == job.newest() != first
     asked = replace(job, query="SELECT max(number) FROM loads", numbered=f"version {NUMBER} x", epoch="version 6 x")
     await asyncio.to_thread(made, asked)
+    last = replace(asked, epoch="version 7 x").newest()
+    assert last is not None
+    assert asked.newest() == last, "it was overtaken while it was made, and holds for a while"
+    manifest = job.folder.manifest(last)
+    assert manifest is not None
+    assert (manifest.epoch, manifest.overtaken) == ("version 7 x", True)
+    monkeypatch.setattr(extract_making, "LEAST_HELD", 0.0)
+    monkeypatch.setattr(extract_making, "SHARE", 0)
     assert asked.newest() is None, "the data are of another epoch than they were"
-    assert replace(asked, epoch="version 7 x").newest() is not None
     assert job.newest() is None
     assert len(left(job)) == 2
 

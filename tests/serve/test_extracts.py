@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from dpproxy.authoring.checking import Depth, findings
 from dpproxy.authoring.workbench import open_workbench
-from dpproxy.backends import copy_process
+from dpproxy.backends import copy_process, extract_making
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.copy_making import Told
 from dpproxy.backends.extract import Extract
@@ -285,6 +285,50 @@ async def test_another_epoch_is_noticed(town: Scratch, tmp_path: Path, monkeypat
     assert await data.watch.outdated()
     assert await seen(data) == 300
     assert (await epoch(await open_data(loaded, state))).startswith("version 2 ")
+
+
+@pytest.mark.usefixtures("here")
+async def test_an_epoch_that_is_faster_than_extracts(town: Scratch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time that it is asked for it is another. An extract is used all the same, as of its snapshot; it holds; and there is
+    one line of the log."""
+    monkeypatch.setattr(extracts, "EVERY", 0.02)
+    monkeypatch.setattr(extracts, "RETRY", 0.02)
+    run(town, "CREATE SEQUENCE IF NOT EXISTS moves")
+    state, changed, looks = tmp_path / "state", asyncio.Event(), 0
+    loaded = load(tmp_path, town, "reuse_answers: { epoch: SELECT max(load) FROM loads }")
+
+    async def told(self: Postgres, query: str) -> int:
+        """The next number, which is there by then."""
+        nonlocal looks
+        looks += 1
+        await asyncio.to_thread(run, town, "UPDATE loads SET load = load + 1")
+        return looks
+
+    monkeypatch.setattr(Postgres, "number", told)
+    with capture_logs() as lines:
+        data = await open_data(loaded, state)
+        assert data.watch is not None
+        (made,) = files(tmp_path)
+        assert (await epoch(data)).startswith("version ")
+        assert data.watch.overtaken
+        data.watch.start(changed.set)
+        before = looks
+        while looks < before + 3:
+            await asyncio.sleep(0.02)
+        assert not changed.is_set(), "it holds"
+        assert not await data.watch.outdated()
+        again = await open_data(loaded, state)
+        assert again.watch is not None
+        assert (files(tmp_path), await epoch(again)) == ([made], await epoch(data))
+        again.watch.start(changed.set)
+        await again.backend.close()
+        monkeypatch.setattr(extract_making, "LEAST_HELD", 0.0)
+        monkeypatch.setattr(extract_making, "SHARE", 0)
+        await asyncio.wait_for(changed.wait(), 60)
+        await asyncio.gather(data.watch.close(), again.watch.close())
+    assert [line["event"] for line in lines].count("extract overtaken") == 1
+    assert made not in files(tmp_path), "another was made once the first had held for its time"
+    await data.backend.close()
 
 
 async def test_what_does_not_fit_an_extract(town: Scratch, tmp_path: Path) -> None:
