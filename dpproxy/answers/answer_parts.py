@@ -126,8 +126,8 @@ class AnswerParts:
             for i, value in zip(ready, await self._question.evaluate(ready, self._literals), strict=True):
                 self._inputs[i] = value
             self._evaluated.update(ready)
-            free = [self._inputs[i] for i in ready if not self._plan.inputs[i].measurements]  # of the others some charge was made
-            check_size([*self._parameters, *free], self._question.asker.role.query.parameter_bytes)
+            values = [value for value, given in zip(self._inputs, self._plan.inputs, strict=True) if not given.rows]
+            check_size([*self._parameters, *values], self._question.asker.role.query.parameter_bytes)
         await self.spelled.prepare(self._question.dataset.backend.dialect, self._plan.measurements, self.bound())
 
     # what is open

@@ -29,6 +29,11 @@ class Input:
     arrays: tuple[int, ...] = ()  # indexes into Plan.arrays it needs
     measurements: tuple[int, ...] = ()  # indexes into Plan.measurements it needs
 
+    @property
+    def rows(self) -> bool:
+        """Return whether it is rows, as JSON text, whose number the planner bounds."""
+        return self.type.startswith("rows(")
+
 
 @dataclass(frozen=True)
 class Array:

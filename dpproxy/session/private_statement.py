@@ -203,16 +203,24 @@ async def evaluate(
     formats: Sequence[int],
     inputs: Sequence[int],
     literals: Literals,
+    most: int,
 ) -> list[str | None]:
-    """Return inputs of a plan as text; arrays that are not yet released are NULL. Raises StatementFailed."""
+    """Return inputs of a plan as text; arrays that are not yet released are NULL. What is longer than `most` characters is cut
+    behind the next: its size is all that is looked at. Raises StatementFailed."""
     chosen = [private.plan.inputs[i] for i in inputs]
-    types = ["text" if c.type.startswith("rows(") else c.type for c in chosen]  # rows come as JSON text
-    calls = ", ".join(f"dpproxy.text_form(({c.sql})::{type_})" for c, type_ in zip(chosen, types, strict=True))
+    forms = [f"dpproxy.text_form(({c.sql})::{'text' if c.rows else c.type})" for c in chosen]  # rows come as JSON text
+    calls = ", ".join(form if c.rows else cut(form, most) for c, form in zip(chosen, forms, strict=True))
     oids = [*private.description.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
     encoding = private.description.settings["client_encoding"]
     given = [*values, *converted(literals, encoding)]
     row, _ = await talk.ask_row(f"SELECT {calls}", oids, given, all_formats(formats, len(values), len(literals)))
     return decoded(row, encoding)
+
+
+def cut(form: str, most: int) -> str:
+    """Return an expression for a text of which no more is sent than shows that it is too long: the facade may make of a few
+    characters as many as it likes."""
+    return f"pg_catalog.left({form}, {most + 1})"
 
 
 def all_formats(formats: Sequence[int], values: int, arrays: int) -> list[int]:

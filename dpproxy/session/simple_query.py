@@ -157,7 +157,7 @@ class SimpleQuery:
         """EXECUTE name(arguments). Raises StatementFailed, Refusal."""
         self._client.link.sent += 1
         found = self._client.private[given.name]
-        values = await sql_prepare.arguments(talk, given.arguments, found)
+        values = await sql_prepare.arguments(talk, given.arguments, found, self._client.asker.role.query.parameter_bytes)
         answer, private = await self._answers.bound(talk, Bind("", given.name, (), tuple(values), ()), found)
         formats = [0] * (len(values) + len(answer.literals))
         literals = converted(answer.literals, private.description.settings["client_encoding"])

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.session.description import Description, describe
 from dpproxy.session.parameter_values import PreparedStatement
+from dpproxy.session.private_statement import cut
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import frontend_build as front
@@ -49,8 +50,8 @@ async def prepare(talk: PrivateTalk, statement: Statement, name: str) -> Descrip
     return await describe(talk, b"", 0, name)
 
 
-async def arguments(talk: PrivateTalk, given: Sequence[str], private: PreparedStatement) -> list[bytes | None]:
-    """Return the values of EXECUTE's arguments as text. Raises StatementFailed, Refusal."""
+async def arguments(talk: PrivateTalk, given: Sequence[str], private: PreparedStatement, most: int) -> list[bytes | None]:
+    """Return the values of EXECUTE's arguments as text, of `most` characters and one each. Raises StatementFailed, Refusal."""
     types = private.description.types
     if len(given) != len(types):
         raise Refusal(
@@ -60,6 +61,6 @@ async def arguments(talk: PrivateTalk, given: Sequence[str], private: PreparedSt
         )
     if not given:
         return []
-    calls = ", ".join(f"dpproxy.text_form(({text})::{type_})" for text, type_ in zip(given, types, strict=True))
+    calls = ", ".join(cut(f"dpproxy.text_form(({text})::{type_})", most) for text, type_ in zip(given, types, strict=True))
     row, _ = await talk.ask_row(f"SELECT {calls}")
     return list(row)

@@ -180,7 +180,8 @@ class StatementAnswers:
         alone = tracker.status == "I" and not tracker.done
 
         async def ask(inputs: Sequence[int], literals: Literals) -> list[str | None]:
-            return await evaluate(talk, private, bind.values, bind.formats, inputs, literals)
+            most = client.asker.role.query.parameter_bytes
+            return await evaluate(talk, private, bind.values, bind.formats, inputs, literals, most)
 
         async def tried() -> None:
             if self.repeated(private.statement) is None:  # what was answered in this very state needs no trial

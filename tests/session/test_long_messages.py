@@ -15,11 +15,12 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.policy.model import PARAMETER_BYTES
+from dpproxy.session.link import FacadeLink
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import message
 from dpproxy.wire.framing import MAX_MESSAGE
 from tests.worlds.town import POLICY, Town, town
-from tests.worlds.wire_client import Wire
+from tests.worlds.wire_client import Wire, report, tags
 from tests.worlds.work import calls_by_turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,6 +31,7 @@ MANY = 65_535
 """Of what the protocol counts in two bytes."""
 END = "the end of it"
 COUNT = "SELECT count(*) FROM people WHERE income = ANY ($1::int[])"
+MADE = "string_to_array(repeat('7,', 20000000) || '7', ',')::int[]"
 LIST = b"{" + b",".join(b"%d" % number for number in range(PARAMETER_BYTES // 8)) + b"}"
 BINARY = struct.pack("!IIIII", 1, 0, 23, 80_000, 1) + struct.pack("!II", 4, 7) * 80_000
 
@@ -70,8 +72,8 @@ FLOODS = (
     Flood("a long row of a copy", front.query("COPY u FROM STDIN") + message(b"d", b"x" * 8_000_000 + b"\n") + message(b"c", b"")),
     Flood("many small rows", front.query("SELECT i FROM generate_series(1, 100000) AS i")),
     Flood("a long row", front.query("SELECT repeat('x', 50000000)")),
-    Flood("a list that the facade makes", front.query("SELECT count(*) FROM people WHERE income = ANY (ARRAY(SELECT "
-                                                      "generate_series(1, 1000000)))")),
+    Flood("a list that the facade makes", front.query(f"SELECT count(*) FROM people WHERE income = ANY ({MADE})")),
+    Flood("a list that EXECUTE makes", front.query(f"PREPARE x AS {COUNT}") + front.query(f"EXECUTE x({MADE})")),
 )  # fmt: skip
 
 
@@ -103,3 +105,23 @@ async def test_no_message_keeps_the_loop(world: Town, flood: Flood) -> None:
     await wire.close()
     worst, whose = max(turns)
     assert worst < MOST_CALLS, whose
+
+
+@pytest.mark.parametrize("sql", [f"SELECT count(*) FROM people WHERE income = ANY ({MADE})", f"EXECUTE listed({MADE})"])
+async def test_a_list_that_the_facade_makes_is_as_long_as_one_that_is_sent(world: Town, sql: str) -> None:
+    """Of a longer one no more is sent to the proxy than shows that it is too long; nothing is charged."""
+    wire, spent = await Wire.open(world.port), world.spent()
+    await wire.login("ada", "town", "x")
+    await wire.query(f"PREPARE listed AS {COUNT}")
+    sizes: list[int] = []
+    collect = FacadeLink._collect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FacadeLink, "_collect", lambda link, data: (sizes.append(len(data)), collect(link, data)))
+        said = report(await wire.query(sql))
+    assert said["C"] == "54001"
+    assert "more than 1,048,576 bytes" in said["M"]
+    assert PARAMETER_BYTES < sum(sizes) < 2 * PARAMETER_BYTES
+    assert world.spent() == spent
+    short = sql.replace("20000000", "200")
+    assert tags(await wire.query(short))[-2:] == b"CZ"
+    await wire.close()

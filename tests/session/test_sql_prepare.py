@@ -68,14 +68,15 @@ class Two:
 
 async def values(given: tuple[str, ...]) -> tuple[list[bytes | None], list[str]]:
     talk, two = Talk(), Two()
-    found = await arguments(cast(PrivateTalk, talk), given, cast(Any, two))
+    found = await arguments(cast(PrivateTalk, talk), given, cast(Any, two), 99)
     return found, talk.asked
 
 
 async def test_arguments_are_postgresqls_to_evaluate() -> None:
     found, asked = await values(("1 + 1", "NULL"))
     assert found == [b"1", None]
-    assert asked == ["SELECT dpproxy.text_form((1 + 1)::int4), dpproxy.text_form((NULL)::text)"]
+    forms = "dpproxy.text_form((1 + 1)::int4)", "dpproxy.text_form((NULL)::text)"
+    assert asked == [f"SELECT pg_catalog.left({forms[0]}, 100), pg_catalog.left({forms[1]}, 100)"]
 
 
 @pytest.mark.parametrize("given", [(), ("1",), ("1", "2", "3")])
@@ -87,5 +88,5 @@ async def test_too_few_and_too_many_are_refused_in_its_words(given: tuple[str, .
 
 async def test_no_arguments_are_no_question() -> None:
     talk, none = Talk(), Two(Description((), None, {}))
-    assert await arguments(cast(PrivateTalk, talk), (), cast(Any, none)) == []
+    assert await arguments(cast(PrivateTalk, talk), (), cast(Any, none), 99) == []
     assert talk.asked == []
