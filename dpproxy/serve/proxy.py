@@ -42,7 +42,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.private_files import private_folder
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset
-from dpproxy.serve.memory import give_back
+from dpproxy.serve.memory import give_back, keep_giving_back
 from dpproxy.serve.neighbours import Neighbours
 from dpproxy.serve.operator import Operator
 from dpproxy.serve.options import Options, ServingError, listening
@@ -128,6 +128,7 @@ class Running:
         self._reloader: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._policies: asyncio.Task[None] | None = None
+        self._trimming: asyncio.Task[None] | None = None
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.told_to_stop)
@@ -170,6 +171,7 @@ class Running:
         self._serve_console()
         self._audit.started(self._number, __version__)
         give_back()
+        self._trimming = asyncio.ensure_future(keep_giving_back())
         if neighbours is not None:
             await neighbours.joined(self)
         else:
@@ -211,7 +213,7 @@ class Running:
         """Stop everything, also after a start that failed halfway."""
         if self._neighbours is None:
             notify("STOPPING=1")
-        for task in (self._reloader, self._watching, self._policies):
+        for task in (self._reloader, self._watching, self._policies, self._trimming):
             if task is not None:
                 task.cancel()
         self._local.close()

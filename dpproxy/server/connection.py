@@ -122,8 +122,12 @@ class Arrival(asyncio.Protocol):
         self._leave()
 
     def abort(self) -> None:
+        """End the connection now. Of one in a handshake nothing would be heard any more: uvloop takes the handshake for done."""
         if self._transport is not None:
             self._transport.abort()
+        if self._handshake is not None and self._tls is None:
+            self._handshake.cancel()
+            self._leave()
 
     def _leave(self) -> None:
         for timer in (self._timer, self._waiting):
@@ -238,7 +242,7 @@ class Arrival(asyncio.Protocol):
             transport = await encrypt(plain, self, tls, early)
         except OSError as error:  # of a client, or of somebody who tries: no matter for an operator
             LOG.debug("no TLS", reason=type(error).__name__)
-            self.abort()
+            plain.abort()
             self._leave()
             return
         self._tls, self._transport = tls, transport

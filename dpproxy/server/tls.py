@@ -29,6 +29,9 @@ ALPN: Final = "postgresql"
 """The protocol's name at IANA; direct TLS requires it, against protocol confusion."""
 HANDSHAKE: Final = 0x16
 """First byte of a TLS record that begins a handshake; no start-up packet begins with it (it would be 370 MB long)."""
+MOST_OF_A_HANDSHAKE: Final = 32 * 1024
+"""Bytes a client may send before its handshake is done: a greeting has two thousand, a chain of certificates some thousand more.
+OpenSSL would keep 130,000 of a greeting that is not whole."""
 SHUTDOWN_SECONDS: Final = 5.0
 """For the closing alert of a peer that may be gone."""
 
@@ -131,12 +134,51 @@ async def encrypt(transport: asyncio.Transport, protocol: asyncio.Protocol, tls:
     handshake = loop.create_task(
         loop.start_tls(transport, protocol, tls.context, server_side=True, ssl_shutdown_timeout=SHUTDOWN_SECONDS)
     )
+    loop.call_soon(_measure, transport, handshake)
     if early:  # right behind the two calls by which `start_tls` gives the transport to the TLS layer and lets it read
         loop.call_soon(loop.call_soon, _hand_over, transport, early)
-    made = await handshake
+    try:
+        made = await handshake
+    except asyncio.CancelledError:
+        here = asyncio.current_task()
+        if here is not None and here.cancelling():
+            raise
+        raise ConnectionAbortedError("too many bytes for a handshake") from None
     if made is None:  # asyncio's answer when the connection ended meanwhile
         raise ConnectionAbortedError
+    measured = transport.get_protocol()
+    if isinstance(measured, _Measured):
+        transport.set_protocol(measured.layer)
     return made
+
+
+class _Measured(asyncio.BufferedProtocol):
+    """Stands before the TLS layer during a handshake, counts what it is sent, and ends one that is sent too much."""
+
+    def __init__(self, layer: asyncio.BufferedProtocol, handshake: asyncio.Task[asyncio.Transport | None]) -> None:
+        self.layer, self._handshake = layer, handshake
+        self._sent = 0
+        self.connection_lost = layer.connection_lost  # type: ignore[method-assign]
+        self.eof_received = layer.eof_received  # type: ignore[method-assign]
+        self.pause_writing = layer.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = layer.resume_writing  # type: ignore[method-assign]
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self.layer.get_buffer(sizehint))[:MOST_OF_A_HANDSHAKE]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._sent += nbytes
+        if self._sent > MOST_OF_A_HANDSHAKE:
+            self._handshake.cancel()  # if the transport alone were ended, uvloop would take the handshake for done
+        else:
+            self.layer.buffer_updated(nbytes)
+
+
+def _measure(transport: asyncio.Transport, handshake: asyncio.Task[asyncio.Transport | None]) -> None:
+    """Between the two calls by which `start_tls` gives the transport to the TLS layer and lets it read."""
+    layer = transport.get_protocol()
+    if hasattr(layer, "get_buffer"):
+        transport.set_protocol(_Measured(cast("asyncio.BufferedProtocol", layer), handshake))
 
 
 def _hand_over(transport: asyncio.Transport, early: bytes) -> None:

@@ -1,14 +1,15 @@
-"""Giving memory back: what start-up made is no garbage collection's business any more."""
+"""Giving memory back: what start-up made is no garbage collection's business any more; what a flood left goes back."""
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 from collections.abc import Iterator
 
 import pytest
 
-from dpproxy.serve.memory import give_back
+from dpproxy.serve.memory import PAUSE, SPARE, give_back, keep_giving_back, resident
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +57,26 @@ def test_another_c_library_is_no_error(failure: type[Exception], monkeypatch: py
     monkeypatch.setattr(gc, "collect", lambda: 0)  # of all that the tests hold; the other test does it
     give_back()
     assert gc.get_freeze_count() > 0
+
+
+async def test_free_pages_go_back_while_there_is_more_than_at_first() -> None:
+    sizes = [100, 100 + SPARE, 101 + SPARE, 500 + SPARE, 100]
+    given: list[int] = []
+    waited: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        if not sizes:
+            raise asyncio.CancelledError
+        waited.append(seconds)
+
+    with pytest.raises(asyncio.CancelledError):
+        await keep_giving_back(pause, lambda: sizes.pop(0), lambda: given.append(len(sizes)))
+    assert given == [2, 1]
+    assert waited == [PAUSE] * 4
+
+
+def test_the_memory_of_this_process_is_known() -> None:
+    before = resident()
+    held = bytes([1]) * (64 << 20)
+    assert resident() - before > 60 << 20
+    assert len(held) == 64 << 20

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import uvloop
 from structlog.testing import capture_logs
 
+from dpproxy.facade.cluster import Endpoint
+from dpproxy.server import connection
 from dpproxy.server.arrivals import QUIET, Arrivals
 from dpproxy.server.server import Server
+from dpproxy.server.tls import MOST_OF_A_HANDSHAKE, load_tls
 from dpproxy.session.limits import SessionLimits
 from dpproxy.telemetry.tallies import Tallies
 from dpproxy.wire import frontend_build as front
+from tests.worlds.certificates import certificate
 from tests.worlds.scripted import Stage
 from tests.worlds.waiting import until
 from tests.worlds.wire_client import PASSWORD, Wire, rows
@@ -87,18 +94,18 @@ async def silent(crowded: tuple[Stage, Path], local: bool) -> asyncio.StreamWrit
 
 @pytest.mark.parametrize("local", [False, True], ids=["tcp", "unix"])
 @pytest.mark.parametrize(
-    "begun",
+    "first",
     [b"", b"\0", front.startup("ada", "shop", {})[:-1], front.startup("ada", "shop", {}), front.ssl_request()],
     ids=["silent", "a byte", "half a packet", "a user's name", "asked for TLS"],
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_right_login_gets_in_however_many_wait(crowded: tuple[Stage, Path], local: bool, begun: bytes) -> None:
+async def test_a_right_login_gets_in_however_many_wait(crowded: tuple[Stage, Path], local: bool, first: bytes) -> None:
     """From the same address, which is the harder case, and while more come between its steps."""
     stage, path = crowded
     held = []
     for _ in range(3 * WAITING):
         held.append(await silent(crowded, local))
-        held[-1].write(begun)
+        held[-1].write(first)
     opened = asyncio.open_unix_connection(path) if local else asyncio.open_connection("127.0.0.1", stage.port)
     wire = Wire(*await opened)
     for _ in range(CONNECTIONS // 2):
@@ -109,6 +116,63 @@ async def test_a_right_login_gets_in_however_many_wait(crowded: tuple[Stage, Pat
     for writer in (wire.writer, *held):
         writer.transport.abort()
     await until(lambda: not stage.server.arrivals() and not stage.server.occupancy())
+
+
+def handshakes() -> int:
+    """How many go on, as tasks of the loop."""
+    return sum("_encrypted" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
+
+async def begun(port: int, hello: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has asked for TLS, and says so much of its greeting."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(front.ssl_request())
+    assert await reader.readexactly(1) == b"S"
+    writer.write(hello)
+    return reader, writer
+
+
+GREETING = b"\x16\x03\x01\x40\0\x01\x02\0\0\x03\x03" + bytes(16_378) + (b"\x16\x03\x01\x40\0" + bytes(16_384)) * 7
+"""The beginning of a ClientHello of 131,072 bytes, in records."""
+
+
+@pytest.mark.parametrize("hello", [b"", GREETING[:10_000]], ids=["silent", "half a greeting"])
+@pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_handshake_that_gives_way_leaves_nothing(
+    factory: Callable[[], asyncio.AbstractEventLoop], hello: bytes, tmp_path: Path
+) -> None:
+    """uvloop takes a handshake for done whose connection the server ends: such a connection was kept until the login's time was up."""
+
+    async def flooded() -> None:
+        tls = load_tls(certificate(tmp_path, "server"))
+        server = Server({}, lambda *_: Endpoint(), limits=SessionLimits(CONNECTIONS, CONNECTIONS), tls=tls)
+        port = await server.listen("127.0.0.1", 0)
+        held = [await begun(port, hello) for _ in range(2 * WAITING)]
+        await until(lambda: len(server.arrivals()) == handshakes() == WAITING // 2)
+        for _, writer in held:
+            writer.transport.abort()
+        await until(lambda: not handshakes() and not server.arrivals())
+        gc.collect()
+        assert not [each for each in gc.get_objects() if type(each) is connection.Arrival]
+        await server.stop(0)
+
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(flooded())
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_greeting_that_does_not_end_is_not_kept(
+    crowded: tuple[Stage, Path], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    stage, _ = crowded
+    stage.server.tls = load_tls(certificate(tmp_path_factory.mktemp("tls"), "server"))
+    reader, writer = await begun(stage.port, GREETING[: MOST_OF_A_HANDSHAKE - 1])
+    await until(lambda: handshakes() == 1)
+    writer.write(GREETING[MOST_OF_A_HANDSHAKE - 1 : MOST_OF_A_HANDSHAKE + 1])
+    with contextlib.suppress(OSError):
+        assert await reader.read() == b""
+    writer.transport.abort()
+    await until(lambda: not handshakes() and not stage.server.arrivals())
 
 
 @pytest.mark.asyncio(loop_scope="module")
