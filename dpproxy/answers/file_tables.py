@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from dpproxy.answers.answer_tables import FORMAT, TablesError, Values
 from dpproxy.answers.claims import Claims
 from dpproxy.budget.seal import SealError
+from dpproxy.errors import OperatorError
 from dpproxy.private_files import private_file
 
 log = logging.getLogger(__name__)
@@ -64,11 +65,17 @@ INSERT INTO gone SELECT exact, min(dataset) FROM releases GROUP BY exact;
 _FROM_3 = "ALTER TABLE seen ADD COLUMN proof BLOB"
 
 
+class NoRegularFile(OperatorError):
+    """Says that a folder has the name of the file of stored answers: it holds something else, which must not be put aside."""
+
+
 class FileTables:
     """These are `answer_tables.AnswerTables` in a file."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file of claims beside it. Raises OSError."""
+        """Open the file of claims beside it. Raises OSError; NoRegularFile."""
+        if path.exists() and not path.is_file():
+            raise NoRegularFile(f"stored answers are kept in the file {path}, but that is a folder or device: move it away")
         self._path = path
         self.claims = Claims(path.with_name(path.name + ".claims"))
 

@@ -33,7 +33,7 @@ def ledger_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]
 
 
 @pytest.fixture
-def shared(ledger_server: Scratch) -> Iterator[str]:
+def answers_server(ledger_server: Scratch) -> Iterator[str]:
     """The address of a server without a ledger or stored answers; what is still connected at the end is cut off."""
     with psycopg.connect(ledger_server.conninfo(), autocommit=True) as connection:
         connection.execute("DROP SCHEMA IF EXISTS dpproxy_ledger CASCADE")

@@ -21,7 +21,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Answe
     def opened() -> AnswerTables:
         if request.param == "file":
             return FileTables(tmp_path / "answers.sqlite")
-        return ServerTables(request.getfixturevalue("shared"))
+        return ServerTables(request.getfixturevalue("answers_server"))
 
     tables = opened(), opened()
     formats: list[int] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.answers.answer_tables import FORMAT
-from dpproxy.answers.file_tables import FileTables
+from dpproxy.answers.file_tables import FileTables, NoRegularFile
 from dpproxy.budget.seal import SealError
 from tests.worlds.waiting import SAFETY
 
@@ -64,3 +64,13 @@ def test_another_format_is_begun_anew(tmp_path: Path, version: int) -> None:
     tables.open(lambda found: None)
     assert tables.rows("PRAGMA user_version") == [(FORMAT,)]
     assert path.with_name("answers.sqlite.broken").exists()
+
+
+def test_a_folder_of_its_name_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "answers.sqlite"
+    folder.mkdir()
+    (folder / "kept").touch()
+    with pytest.raises(NoRegularFile, match="move it away"):
+        FileTables(folder)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["answers.sqlite"]
+    assert (folder / "kept").exists()

@@ -32,23 +32,23 @@ def run(dsn: str, statement: str) -> list[tuple[object, ...]]:
         return list(cursor.fetchall()) if cursor.description else []
 
 
-def test_what_one_keeps_another_shows(shared: str) -> None:
+def test_what_one_keeps_another_shows(answers_server: str) -> None:
     """Over two connections, one of which is lost between each two calls; nothing of an answer is in plain text."""
-    stores = [AnswerStore(shared, sealer=SEALED) for _ in range(2)]
+    stores = [AnswerStore(answers_server, sealer=SEALED) for _ in range(2)]
     made = asked(accepts={"k": frozenset({"marker"})})
-    run(shared, CUT)
+    run(answers_server, CUT)
     stores[0].put(release(made=made))
-    run(shared, CUT)
+    run(answers_server, CUT)
     found = find(stores[1], made, role="b")
     assert found is not None
     assert found.stored is not None
     assert same(found.released, released())
-    run(shared, CUT)
+    run(answers_server, CUT)
     stores[1].mark_seen(found.stored, "b", NOON)
     again = find(stores[0], made, role="b")
     assert again is not None
     assert again.seen("b")
-    ((payload,),) = run(shared, "SELECT payload FROM dpproxy_ledger.releases")
+    ((payload,),) = run(answers_server, "SELECT payload FROM dpproxy_ledger.releases")
     assert isinstance(payload, bytes)
     assert b"marker" not in payload
     assert "région".encode() not in payload
@@ -56,9 +56,9 @@ def test_what_one_keeps_another_shows(shared: str) -> None:
         store.close()
 
 
-def test_a_goodbye_that_is_half_read_is_a_lost_connection(shared: str) -> None:
+def test_a_goodbye_that_is_half_read_is_a_lost_connection(answers_server: str) -> None:
     """asyncpg has read that the server ends the session, and not yet that it is gone, when the next call begins."""
-    store = AnswerStore(shared, sealer=SEALED)
+    store = AnswerStore(answers_server, sealer=SEALED)
     tables = store._tables
     assert isinstance(tables, ServerTables)
     message = b"SFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
@@ -78,14 +78,16 @@ def test_a_goodbye_that_is_half_read_is_a_lost_connection(shared: str) -> None:
     store.close()
 
 
-def test_what_was_kept_without_an_acknowledgement_is_kept_once(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_kept_without_an_acknowledgement_is_kept_once(answers_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Averages of several releases would count one of two copies as another."""
     monkeypatch.setattr(server_tables, "PAUSE", 0.0)
-    store, real, lost = AnswerStore(shared, sealer=SEALED), ServerTables._do, []
+    store, real, lost = AnswerStore(answers_server, sealer=SEALED), ServerTables._do, []
 
     def do(self: ServerTables, work: object) -> object:
         done = real(self, work)  # type: ignore[arg-type]
-        if not lost and run(shared, "SELECT 1 FROM dpproxy_ledger.releases"):  # to others it is there once it is committed
+        if not lost and run(
+            answers_server, "SELECT 1 FROM dpproxy_ledger.releases"
+        ):  # to others it is there once it is committed
             lost.append(True)
             raise ConnectionResetError("gone before it said so")
         return done
@@ -93,16 +95,16 @@ def test_what_was_kept_without_an_acknowledgement_is_kept_once(shared: str, monk
     monkeypatch.setattr(ServerTables, "_do", do)
     store.put(release(seed=1))
     assert lost == [True]
-    assert run(shared, "SELECT count(*), min(role) FROM dpproxy_ledger.releases JOIN dpproxy_ledger.seen ON release = id") == [
-        (1, "a")
-    ]
+    assert run(
+        answers_server, "SELECT count(*), min(role) FROM dpproxy_ledger.releases JOIN dpproxy_ledger.seen ON release = id"
+    ) == [(1, "a")]
     store.close()
 
 
-def test_a_server_that_is_away_is_no_miss(ledger_server: Scratch, shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_is_no_miss(ledger_server: Scratch, answers_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever measured anew would pay for what is paid for. What was paid for meanwhile is kept when the server is back."""
     monkeypatch.setattr(server_tables, "PAUSE", 0.05)
-    store = AnswerStore(shared, sealer=SEALED)
+    store = AnswerStore(answers_server, sealer=SEALED)
     store.put(release())
     ledger_server.wait(ledger_server.server.stop())
     try:
@@ -122,16 +124,16 @@ def test_a_server_that_is_away_is_no_miss(ledger_server: Scratch, shared: str, m
     store.close()
 
 
-def test_patience_has_an_end(shared: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patience_has_an_end(answers_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is known of an answer that could not be kept is its name."""
     monkeypatch.setattr(server_tables, "PAUSE", 0.0)
     monkeypatch.setattr(server_tables, "PATIENCE", 0.0)
-    store = AnswerStore(shared, sealer=SEALED)
+    store = AnswerStore(answers_server, sealer=SEALED)
     tables = store._tables
     assert isinstance(tables, ServerTables)
     with monkeypatch.context() as away:
         away.setattr(tables, "_dsn", "postgresql://postgres@127.0.0.1:1/postgres")
-        run(shared, CUT)
+        run(answers_server, CUT)
         store.put(release())
         with pytest.raises(TablesAway):
             tables.writing(lambda: None)
@@ -142,24 +144,24 @@ def test_patience_has_an_end(shared: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("key", [None, b"l" * 32])
-def test_another_key_begins_nothing_anew(shared: str, key: bytes | None) -> None:
-    store = AnswerStore(shared, sealer=SEALED)
+def test_another_key_begins_nothing_anew(answers_server: str, key: bytes | None) -> None:
+    store = AnswerStore(answers_server, sealer=SEALED)
     store.put(release())
     with pytest.raises(SealError, match="beside the ledger"):
-        AnswerStore(shared, sealer=Sealer(key) if key else None)
+        AnswerStore(answers_server, sealer=Sealer(key) if key else None)
     assert find(store) is not None
-    run(shared, "UPDATE dpproxy_ledger.seal SET format = 99")
+    run(answers_server, "UPDATE dpproxy_ledger.seal SET format = 99")
     with pytest.raises(SealError, match="another version"):
-        AnswerStore(shared, sealer=SEALED)
+        AnswerStore(answers_server, sealer=SEALED)
     store.close()
 
 
-def test_all_go_by_the_clock_of_the_server(shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_go_by_the_clock_of_the_server(answers_server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine whose clock is wrong by days neither shows what is too old nor drops what is not."""
     wrong = time.time() + 10 * 86400
     monkeypatch.setattr(time, "time", lambda: wrong)
-    store = AnswerStore(shared, sealer=SEALED)
-    ((now,),) = run(shared, "SELECT clock_timestamp()")
+    store = AnswerStore(answers_server, sealer=SEALED)
+    ((now,),) = run(answers_server, "SELECT clock_timestamp()")
     assert isinstance(now, dt.datetime)
     assert abs(store.now() - now) < dt.timedelta(minutes=1)
     assert store.now() <= store.now()

@@ -71,7 +71,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["file", "server"])
 def place(request: pytest.FixtureRequest, path: Path) -> Place:
-    return path if request.param == "file" else str(request.getfixturevalue("shared"))
+    return path if request.param == "file" else str(request.getfixturevalue("answers_server"))
 
 
 def test_what_was_put_comes_back_after_a_restart(place: Place) -> None:
