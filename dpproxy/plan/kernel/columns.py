@@ -63,6 +63,11 @@ class Columns:
         for column in columns:
             self._take(column, (column.type, ""), rows)
 
+    def declared(self, column: Column, domain: object) -> None:
+        """Take down a column of declared values: constants of the column's own type, which nothing takes for units. They are
+        compared as that column is, whatever that is."""
+        self._take(column, (column.type, column.exact), domain)
+
     def _take(self, column: Column, kind: Kind | None, held: object) -> None:
         if kind is not None and (column.type, column.exact) != kind:
             raise Unproven("a column of another kind than what it holds")

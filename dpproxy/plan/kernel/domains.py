@@ -28,7 +28,7 @@ def _part(part: DeclaredPart, owners: Owners, varying: frozenset[int]) -> int | 
     if any(owners.of(scan).private for scan in part.scans):
         raise Unproven("declared groups are read from a private table")
     for column, domain in part.columns:
-        owners.columns.given((column,), domain)
+        owners.columns.declared(column, domain)
     for stray in part.strays:
         owners.columns.given((stray.stray, *stray.tests), stray.rows)
     for condition in part.conditions:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from small_expressions import call, column, lit, ref
 
@@ -30,6 +32,14 @@ def test_as_many_as_are_tried() -> None:
     assert size((WORDS, MONTHS, PUBLIC), 2) is None, "how many rows a public table has the plan does not know"
     strays = Strays(WORD, STRAY, (), (("x",), (None,)))
     assert size((DeclaredPart(WORDS.keys, WORDS.columns, (), (), (strays,)),), 0) == 5
+
+
+@pytest.mark.parametrize(("type_", "exact"), [("int4", "numeric"), ("numeric", "DECIMAL(18,3)"), ("timestamp", "TIMESTAMP_S")])
+def test_declared_values_are_compared_as_their_column(type_: str, exact: str) -> None:
+    """As a catalog says of it: PostgreSQL's whole numbers are compared with each other as they are."""
+    number = replace(column(43, type_), exact=exact)
+    part = DeclaredPart(((0, ref(number)),), ((number, ValuesDomain(("1", "2"))),), (), ())
+    assert size((part,), 0) == 2
 
 
 @pytest.mark.parametrize(
