@@ -35,6 +35,8 @@ SHARE: Final = 20
 """It is due no sooner than after so many times what the last one took."""
 LATE: Final = 2
 """So many times as old as when it is due, it is waited for."""
+LOOKS: Final = 5
+"""A statement waits for so many looks: where each is overtaken by a new epoch, no further one would help."""
 
 
 @dataclass(frozen=True)
@@ -94,16 +96,20 @@ class ClaimStanding:
     async def _settled(self) -> None:
         """Wait until the epoch of the data has been looked at, lately. Raises Refusal where that cannot be."""
         try:
-            epoch = await self._epoch.current(dt.datetime.now(dt.UTC))
-            while self._seen != epoch or self._age() > LATE:
+            for _ in range(LOOKS):
+                epoch = await self._epoch.current(dt.datetime.now(dt.UTC))
+                if self._seen == epoch and self._age() <= LATE:
+                    return
                 await asyncio.wait({self._begun()})
                 if self._failed is not None:
                     raise self._failed
-                epoch = await self._epoch.current(dt.datetime.now(dt.UTC))
         except BackendError:
             told = "the data cannot be looked at: whether they are as the policy says is not known"
             hint = "Nothing was charged. Ask again later; the reason is in the proxy's log only."
             raise Refusal(CANNOT_CONNECT_NOW, told, hint=hint) from None
+        told = "the data change faster than they can be looked at: whether they are as the policy says is not known"
+        hint = "Nothing was charged. Ask again once the load is over; a key in the database would need no look."
+        raise Refusal(CANNOT_CONNECT_NOW, told, hint=hint)
 
     def _age(self) -> float:
         """How old the last look is; 1 when the next one is due."""

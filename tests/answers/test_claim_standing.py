@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from structlog.testing import capture_logs
 
-from dpproxy.answers.claim_standing import EVERY, LATE, SHARE, ClaimStanding, Closure, Closures
+from dpproxy.answers.claim_standing import EVERY, LATE, LOOKS, SHARE, ClaimStanding, Closure, Closures
 from dpproxy.answers.data_epoch import Named
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import Refusal
@@ -173,3 +173,17 @@ async def test_what_is_under_way_ends_with_the_dataset() -> None:
     await standing.close()
     waiting.cancel()
     assert not standing._busy()
+
+
+async def test_data_that_change_faster_than_looks_are_refused() -> None:
+    """Else a statement would look for ever."""
+    engine = Engine({})
+
+    async def overtaken() -> Closures | None:
+        engine.version = str(int(engine.version) + 1)
+        return await engine.look()
+
+    standing = ClaimStanding(overtaken, {ORDERS}, engine, "shop", clock=engine.clock)
+    engine.version = "2"
+    assert (await told(standing, ORDERS)).startswith("57P03 the data change faster than they can be looked at")
+    assert engine.looks == LOOKS
