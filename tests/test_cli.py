@@ -143,7 +143,7 @@ def test_a_unit_with_two_rows_stops_the_start(policy: Path) -> None:
     assert "more than one row" in done.stderr
 
 
-def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
+def test_a_path_over_a_key_that_repeats_stops_the_start(policy: Path) -> None:
     with duckdb.connect(str(policy.parent / "town.duckdb")) as connection:
         connection.execute("CREATE TABLE stays AS SELECT i // 2 AS stay, i AS id FROM range(10) AS t(i)")
         connection.execute("CREATE TABLE drugs AS SELECT 1 AS stay, 5 AS dose")
@@ -151,10 +151,11 @@ def test_a_path_over_a_key_that_repeats_is_a_warning(policy: Path) -> None:
     drugs = "  drugs: { unit: { via: stays.stay }, bounds: { rows_per_group: 3, groups: 2 }, columns: { dose: {} } }\n"
     policy.write_text(policy.read_text().replace("roles:", f"{stays}{drugs}roles:"))
     code, out, said = checked(policy)
-    assert (code, out) == (0, f"{policy}: ok\n")
-    assert "`stays.stay` on the path from `drugs` to its unit is not unique" in said
-    with launched([policy], policy.parent / "state") as proxy:
-        assert [line for line in proxy.said if "is not unique" in line and '"warning"' in line]
+    assert (code, out) == (1, "")
+    assert "`stays.stay`, on the path from `drugs` to its person, is not unique: up to 2 rows of `stays` share one value" in said
+    done = dpproxy("serve", str(policy), "--listen", "127.0.0.1:0", "--state", str(policy.parent / "state"))
+    assert done.returncode == 1
+    assert "is not unique" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_what_commands_do_not_wait_for(tmp_path: Path) -> None:
     asked = json.dumps([["--help"], ["policy", "--help"], ["policy", "check", "--help"], ["policy", "check", str(path)]])
     done = subprocess.run([sys.executable, "-c", LOOK, asked], capture_output=True, text=True, timeout=300, check=True)
     imported = [set(line.split()) & HEAVY for line in done.stdout.splitlines() if line.startswith("imported")]
-    assert imported == [set(), set(), set(), {"duckdb", "numpy", "pyarrow", "ruamel"}]
+    assert imported == [set(), set(), set(), {"duckdb", "numpy", "pyarrow", "ruamel", "structlog"}]
     assert "Print every problem of each file" in done.stdout, "the command's own help"
     assert "simulate" in done.stdout, "the list of its group"
     assert f"{path}: ok" in done.stdout

@@ -69,7 +69,7 @@ FORMS: dict[str, tuple[str, ...]] = {
         "lower({text})", "upper({text})", "initcap({text})", "trim({text})", "ltrim({text}, {text})", "rtrim({text}, {text})",
         "reverse({text})", "left({text}, {SMALL})", "right({text}, {SMALL})", "substr({text}, {SMALL}, 3)", "substr({text}, {SMALL})",
         "left({text}, {int})", "right({text}, {int})", "substr({text}, {int}, {SMALL})", "split_part({text}, {text}, {int})",
-        "replace({text}, {text}, {text})", "lpad({text}, 4, 'xy')", "rpad({text}, 4, 'xy')", "split_part({text}, '-', {PART})",
+        "replace(left({text}, 30), {text}, left({text}, 30))", "lpad({text}, 4, 'xy')", "rpad({text}, 4, 'xy')", "split_part({text}, '-', {PART})",
         "({text} || {text})", "concat({text}, {int}, {bool})", "concat_ws('-', {text}, {text})", "translate({text}, 'ab-', 'x')",
         "overlay({text} placing 'XY' from 2 for 1)", "{int}::text", "{date}::text", "{ts}::text", "{bool}::text",
         "to_char({ts}, '{FORMAT}')", "to_char({date}, '{FORMAT}')", "coalesce({text}, {text})", "nullif({text}, {text})",

@@ -7,6 +7,7 @@ replaced in or repeated. Every text that a function, CASE or coalesce makes coun
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Ref, Win, children
@@ -28,6 +29,8 @@ _SAME = {"lower", "upper", "initcap", "trim", "btrim", "ltrim", "rtrim", "revers
 _FIRST = {"regexp_extract", "nullif"}
 _UP_TO = {"left": 1, "right": 1, "substring": 2}
 _FORMATS = {"strftime", "to_char"}
+_FIELDS = {"Y": 7, "G": 7, "B": 9, "A": 9, "f": 6, "j": 3, "b": 3, "a": 3, "-": 3, **dict.fromkeys("ymdHIMSpuVWU%", 2)}
+"""Characters that a field of a format prints at most: a month's name has nine, a year six digits and a sign."""
 _CHOOSING = {"coalesce", "nullif", "least", "greatest"}
 
 Lengths = Mapping[int, int]
@@ -114,7 +117,8 @@ class _Sizes:
         if op in GROWING:
             return grown(expr, [self._part(a) for a in args])
         if op in ("lpad", "rpad"):
-            return PADDED
+            number = constant(args[1])
+            return min(int(number), PADDED) if number.isdigit() else PADDED
         if op == "md5":
             return 32
         if op in _SAME or op in _FIRST:
@@ -123,7 +127,7 @@ class _Sizes:
             number = constant(args[_UP_TO[op]])
             return min(self.length(args[0]), int(number)) if number.isdigit() else self.length(args[0])
         if op in _FORMATS:
-            return USUAL + 12 * max((len(constant(a)) for a in args), default=0)
+            return max((_printed(constant(a)) for a in args), default=USUAL)
         return (
             max((self.length(a) for a in args), default=USUAL)
             if op in ("least", "greatest")
@@ -144,13 +148,20 @@ class _Sizes:
 
     def built(self, expr: Expr) -> int:
         if id(expr) not in self._built:
-            below, own = sum(self.built(e) for e in _joined(expr)), 0
+            below, own = self._built_below(expr), 0
             if expr.type in TEXTS and isinstance(expr, Call) and expr.op not in _CHOOSING:
                 own = self.length(expr) * (1 if expr.op in _FORMATS else BYTES)
             elif isinstance(expr, Cast) and expr.type in TEXTS and expr.arg.type not in (*TEXTS, "unknown"):
                 own = self.length(expr)
             self._built[id(expr)] = min(below + own, MOST)
         return self._built[id(expr)]
+
+    def _built_below(self, expr: Expr) -> int:
+        """Of a CASE the results of one arm: engines compute an arm for the rows that take it."""
+        if isinstance(expr, Case):
+            arms = [e for e in (*(result for _, result in expr.whens), expr.default) if e is not None]
+            return sum(self.built(test) for test, _ in expr.whens) + max(map(self.built, arms))
+        return sum(self.built(e) for e in _joined(expr))
 
     def _own(self, expr: Expr) -> int:
         """Of its own value where it is a text that is not there anyway; of a pattern, one for each character looked at."""
@@ -162,12 +173,20 @@ class _Sizes:
         return searched + (BYTES * self.length(expr) if copied else 0)
 
 
+def _printed(form: str) -> int:
+    """The longest text that a format of strftime prints."""
+    codes = re.findall("%.", form, re.DOTALL)
+    return len(form) - 2 * len(codes) + sum(_FIELDS.get(code[1], USUAL) for code in codes)
+
+
 def _sure(expr: Expr) -> int:
     """The longest value of an expression by its form alone, whatever columns hold."""
     if not isinstance(expr, Call):
         return MOST
     if expr.op == "md5":
         return 32
+    if expr.op == "strftime":
+        return _printed(constant(expr.args[1])) or MOST
     number = constant(expr.args[_UP_TO[expr.op]]) if expr.op in _UP_TO else ""
     return int(number) if number.isdigit() else MOST
 

@@ -14,6 +14,8 @@ import pytest
 from dpproxy.answers.derivation import derive
 from dpproxy.answers.matching import StoredRelease, any_noise, serve
 from dpproxy.answers.reuse import AnswerLookup
+from dpproxy.answers.side_threads import SideThreads
+from dpproxy.answers.spelled_values import SpelledValues
 from dpproxy.mechanisms.charge_check import check
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise
@@ -158,7 +160,7 @@ def test_a_stored_sum_answers_neither_days_nor_sums_along_another_key(shop_catal
     along = "SELECT {0}, {1}, sum(count(*)) OVER (PARTITION BY {1} ORDER BY {0}) FROM customers GROUP BY {2}"
     sql = [along.format("signup", "score", "signup, score"), along.format("signup", "score", "score, signup"),
            along.format("score", "signup", "score, signup"), days]  # fmt: skip
-    lookup = AnswerLookup(None, "derive", "shop", "analyst", "duckdb", literal)
+    lookup = AnswerLookup(None, "derive", "shop", "analyst", "duckdb", SpelledValues(literal, SideThreads(1)))
     plans = [only(plan_harness.plan(text, shop_catalog, plan_harness.policy("running"))) for text in sql]
     asked = [lookup._asked(m, m.canonical, ()) for m in plans if m.canonical is not None]
     assert [bool(m.bases[0].running) for m in plans] == [True, True, True, False]

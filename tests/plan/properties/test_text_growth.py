@@ -123,3 +123,28 @@ def test_a_parameter_is_as_long_as_it_may_be() -> None:
 def test_looking_for_a_long_pattern_costs_more() -> None:
     short, long = (Call("bool", "regex", (A, text("x" * n))) for n in (4, 800))
     assert text_growth.made(long, {}, CUT) > 50 * text_growth.made(short, {}, CUT)
+
+
+@pytest.mark.parametrize(
+    "form", ["%Y-%m-%d %H:%M:%S", "%d.%m.%Y", "%B %A %b %a", "%j %G-%V %u %y %I %p", "%f", "%-d/%-m", "100%%"]
+)
+def test_a_format_prints_no_more_than_is_said(form: str) -> None:
+    printed = Call("text", "strftime", (Ref("timestamp", Column(9, "t", "timestamp")), text(form)))
+    said = text_growth.length(printed, {}, CUT)
+    moments = ("0001-01-01", "1999-09-29 23:59:59.999999", "2024-12-31 12:34:56.789", "9999-12-31", "290000-09-29")
+    with duckdb.connect() as connection:
+        longest = max(
+            len(connection.execute("SELECT strftime(CAST(? AS TIMESTAMP), ?)", [m, form]).fetchone()[0]) for m in moments
+        )
+    assert longest <= said <= 3 * longest + 8
+
+
+def test_padding_to_a_constant_is_that_long() -> None:
+    assert text_growth.length(Call("text", "lpad", (A, whole(5), text("0"))), {}, CUT) == 5
+    assert text_growth.length(Call("text", "lpad", (A, whole(5000), text("0"))), {}, CUT) == text_growth.PADDED
+
+
+def test_one_arm_of_a_case_is_built() -> None:
+    arms = [Call("text", "lpad", (A, whole(n), text("0"))) for n in (100, 300)]
+    chosen = Case("text", ((Call("bool", "is_null", (B,)), arms[0]),), arms[1])
+    assert text_growth.built(chosen, {}, CUT) == max(text_growth.built(arm, {}, CUT) for arm in arms)
