@@ -64,6 +64,8 @@ class DuckDBOperations(Engine):
             needed = [narrowest(facts(expr).span), *(representation(a) for a in args)]
             width = max(needed, key=lambda t: order.index(t) if t in order else 2)
         texts = [self.number(a, names, width) for a in args]
+        if width == "BIGINT" and all(isinstance(a, Lit) for a in args):  # DuckDB takes small constants for INT32
+            texts[0] = f"CAST({texts[0]} AS BIGINT)"
         if op in _NUMERIC_UNARY:
             return _NUMERIC_UNARY[op].format(*texts)
         if expr.type == "numeric":

@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from dpproxy.plan.kernel.allowed import OF_NULL
 from dpproxy.plan.kernel.domains import combinations
-from dpproxy.plan.kernel.kinds import check_number, check_pair
+from dpproxy.plan.kernel.kinds import check_number, check_pair, kind
 from dpproxy.plan.kernel.leaves import Leaves, Unproven
 from dpproxy.plan.kernel.owned import Owned
 from dpproxy.plan.kernel.owners import Owners
@@ -133,6 +133,8 @@ class Deriving:
             raise Unproven("declared groups of other keys")
         for i, key in (pair for part in declared.parts for pair in part.keys):
             check_pair(keys[i], key)
+            if (kind(keys[i].type) == "d") != (kind(key.type) == "d"):  # the join compares them as they are
+                raise Unproven("declared groups of days beside moments: an engine would cast, and raise for some days")
         size = combinations(declared, Owners(self._leaves), found.varying)
         return replace(found, groups=min((n for n in (found.groups, size) if n is not None), default=None), declared=True)
 

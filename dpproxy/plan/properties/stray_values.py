@@ -39,7 +39,7 @@ from dpproxy.plan.logical.expr import (
     walk,
 )
 from dpproxy.plan.logical.measured import Strays, Text
-from dpproxy.plan.properties.facts import SPANS, literal_number
+from dpproxy.plan.properties.facts import SPANS, facts, literal_number
 from dpproxy.plan.properties.null_padding import LENIENT
 from dpproxy.sql.types import INTEGERS, TEXTS
 
@@ -214,25 +214,27 @@ def _comparable(type_: str, constant: Lit) -> bool:
 
 
 def _strays(column: Column, domain: Domain, rewriting: _Rewriting, everything: Iterable[Expr]) -> Strays:
-    tests = tuple(rewriting.tests.get(column.id, {}).values())
+    asked = rewriting.tests.get(column.id, {})
+    tests = tuple(asked.values())
     null, other = values_beyond(column, domain)
     rows: list[tuple[Text, ...]] = [(None, *([None] * len(tests)))] if null else []
     if other:
         known = [c for e in everything for c in _constants(e, column) or ()]
         values = _between(column, domain, known)
-        rows += [(value, *results) for value in values for results in _results(len(tests))]
+        rows += [(value, *results) for value in values for results in _results([facts(test).nullable for test in asked])]
     return Strays(column, rewriting.stray(column.id).column, tests, tuple(rows))
 
 
-def _results(tests: int) -> Iterator[tuple[Text, ...]]:
-    """Results of that many tests: all combinations; of very many tests all alike, and each with another result than the rest."""
-    if tests <= MAX_TOGETHER:
-        yield from product(_RESULTS, repeat=tests)
+def _results(nullable: Sequence[bool]) -> Iterator[tuple[Text, ...]]:
+    """Results of tests, of which some are never NULL: all combinations; of very many tests all alike, and each with another
+    result than the rest."""
+    if len(nullable) <= MAX_TOGETHER:
+        yield from product(*(_RESULTS if null else _RESULTS[:2] for null in nullable))
         return
     for result in _RESULTS:
-        yield (result,) * tests
-    for i in range(tests):
-        yield tuple("true" if i == j else "false" for j in range(tests))
+        yield tuple(result if result is not None or null else "false" for null in nullable)
+    for i in range(len(nullable)):
+        yield tuple("true" if i == j else "false" for j in range(len(nullable)))
 
 
 def _between(column: Column, domain: Domain, constants: Sequence[Lit]) -> list[Text]:

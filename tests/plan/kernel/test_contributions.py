@@ -239,6 +239,12 @@ def test_declared_groups_are_of_the_kinds_of_keys() -> None:
     for wrong in (lit("a", "text"), lit("2000-01-01", "date")):
         with pytest.raises(Unproven, match="is compared with"):
             of(filled(wrong))
+    day, moment = lit("2000-01-01", "date"), lit("2000-01-01 00:00:00", "timestamp")
+    for key, other in ((day, moment), (moment, day)):
+        rows = replace(ALONE, keys=(key,))
+        tree = Filled(Sums(rows, (RowCount(),)), Declared((DeclaredPart(((0, other),), (), (), ()),), 1))
+        with pytest.raises(Unproven, match="days beside moments"):
+            of(tree)
 
 
 @pytest.mark.parametrize("tree", [sums(One(), groups=READ), SUMS, replace(WEIGHED, table="s", definition=SUMS.definition)])
