@@ -24,12 +24,12 @@ from typer.core import TyperGroup
 
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.standings import limit
-from dpproxy.budget.book import Book
-from dpproxy.budget.entries import encode
-from dpproxy.budget.journal import Journal
-from dpproxy.budget.ledger import Grant, LedgerError, Scope, Standing, decimal
-from dpproxy.budget.place import Place, SqlitePlace, begin_anchor, ledger_key, named, place_of, read_secret, repair
-from dpproxy.budget.record import Verified, current, export, show, verify, verify_export, witnessed
+from dpproxy.ledger.book import Book
+from dpproxy.ledger.entries import encode
+from dpproxy.ledger.journal import Journal
+from dpproxy.ledger.ledger import Grant, LedgerError, Scope, Standing, decimal
+from dpproxy.ledger.place import Place, SqlitePlace, begin_anchor, ledger_key, named, place_of, read_secret, repair
+from dpproxy.ledger.record import Verified, current, export, show, verify, verify_export, witnessed
 from dpproxy.operations import audit
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.client import ask_any, serves

@@ -61,7 +61,7 @@ class NoRoom(Refusal):
 
 @dataclass(unsafe_hash=True)
 class UnprovenPlan(Refusal):
-    """Says that a plan claims less than can be proved of it (`plan.kernel`): a fault of dpproxy's, of which the operator is told.
+    """Says that a plan claims less than can be proved of it (`kernel`): a fault of dpproxy's, of which the operator is told.
 
     `rule` and `plan` are for the operator's log, never for a client: what refused it, and the measurement with its trees.
     """

@@ -22,8 +22,8 @@ from dpproxy.backends.copy_files import Copy, CopyError
 from dpproxy.backends.copy_making import Job, expected
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State
-from dpproxy.budget.place import SqlitePlace, ledger_key, place_of, read_secret
-from dpproxy.budget.record import current
+from dpproxy.ledger.place import SqlitePlace, ledger_key, place_of, read_secret
+from dpproxy.ledger.record import current
 from dpproxy.operations.client import serves
 from dpproxy.plan.preparation import unplanned
 from dpproxy.policy.load import Loaded, load_file

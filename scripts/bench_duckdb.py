@@ -23,10 +23,10 @@ import duckdb
 
 from dpproxy.backends import duckdb as backend
 from dpproxy.backends.kept_stages import KeptStages
+from dpproxy.engines import literal, stored_stages
+from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines import literal, stored_stages
-from dpproxy.plan.engines.stored_stages import DATABASE
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.password import make_verifier

@@ -29,8 +29,8 @@ from dpproxy.answers import public_tables
 from dpproxy.answers.plan_cache import plans_for
 from dpproxy.backends import copy_process
 from dpproxy.backends.extract import Extract
+from dpproxy.engines import literal
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines import literal
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Accelerate, PostgresBackend, Role

@@ -20,7 +20,7 @@ import bench_duckdb
 import bench_plans
 from bench_duckdb import DATABASE, ROWS, Bench
 
-from dpproxy.plan.engines import stored_stages
+from dpproxy.engines import stored_stages
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.password import make_verifier

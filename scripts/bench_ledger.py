@@ -34,10 +34,10 @@ from bench_flush import compiler, slowed
 from bench_wire import Route, pgbench, say
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.budget import record
-from dpproxy.budget.ledger import Charge
-from dpproxy.budget.place import ledger_key
-from dpproxy.budget.postgres import PostgresReader
+from dpproxy.ledger import record
+from dpproxy.ledger.ledger import Charge
+from dpproxy.ledger.place import ledger_key
+from dpproxy.ledger.postgres import PostgresReader
 from dpproxy.serve.launch import Proxy, launched
 
 WRITERS: Final = 8

@@ -18,8 +18,8 @@ import duckdb
 
 from dpproxy.answers.plan_cache import PlanCache, plans_for
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.engines import literal
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend, Policy, Role

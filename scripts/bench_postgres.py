@@ -24,8 +24,8 @@ from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.answers.plan_cache import Plans, plans_for
 from dpproxy.backends.postgres import DEFAULTS, Postgres
+from dpproxy.engines import literal
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines import literal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend, Role
 from dpproxy.policy.password import make_verifier

@@ -1,6 +1,6 @@
 """docs/mutants.md: of each way in which plans were corrupted, how many mutants the kernel refused, and what became of the others.
 
-    DPPROXY_MUTANTS=FILE scripts/test -m long tests/plan/kernel/test_mutants.py          a line of the file for each part
+    DPPROXY_MUTANTS=FILE scripts/test -m long tests/kernel/test_mutants.py          a line of the file for each part
     scripts/mutants FILE > docs/mutants.md
 
 Knows: what that test writes. Must not know: what mutants are. Of a part that is there twice the last counts. No page is written
@@ -30,7 +30,7 @@ people in turn, with tables that are stored of each.
 without people: one that fails for some data alone counts as a leak. *Harmless*: the kernel accepts it, and nobody's rows move
 an answer by more than is claimed: where a filter of the statement is dropped, say.
 **Accepted, and moved by more: 0.** {refused} % are refused. `DPPROXY_MUTANTS=FILE scripts/test -m long
-tests/plan/kernel/test_mutants.py` runs them, in {parts} parts, and `scripts/mutants FILE` writes this page.
+tests/kernel/test_mutants.py` runs them, in {parts} parts, and `scripts/mutants FILE` writes this page.
 
 | what is corrupted | mutants | refused | broken | harmless |
 |---|---|---|---|---|"""

@@ -62,7 +62,7 @@ TOPICS = (
         "whole dataset in the current window. Or its price and the accuracy that is asked for do not fit.",
         "`SELECT * FROM dpproxy.budget` says what is left and when it resets, `EXPLAIN` what a statement costs. What was paid for can "
         "be asked again at no charge. The policy's author can change limits, the operator can grant more.",
-        ("budget/", "plan/measure/charge_division.py", "plan/measure/noise_scales.py", "privacy/", "answers/accuracy_search.py"),
+        ("ledger/", "plan/measure/charge_division.py", "plan/measure/noise_scales.py", "privacy/", "answers/accuracy_search.py"),
         ("CONFIGURATION_LIMIT_EXCEEDED", "INVALID_PARAMETER_VALUE", "FEATURE_NOT_SUPPORTED", "PROGRAM_LIMIT_EXCEEDED"),
     ),
     Topic(
@@ -107,7 +107,7 @@ TOPICS = (
         "never to fail, whatever a row holds: an error, or the lack of one, would tell of a single row. What it does not know, it refuses.",
         "Compute it in a query around the aggregate, where all of PostgreSQL's functions work, or write it with the functions "
         "listed in [SQL](sql.md#functions-below-an-aggregate).",
-        ("plan/bind/", "plan/functions/", "plan/engines/", "plan/properties/", "plan/context.py", "answers/answering.py"),
+        ("plan/bind/", "plan/functions/", "engines/", "plan/properties/", "plan/context.py", "answers/answering.py"),
         ("FEATURE_NOT_SUPPORTED", "UNDEFINED_FUNCTION"),
     ),
     Topic(
@@ -145,7 +145,7 @@ TOPICS = (
         "A statement or a session was ended: by you, by a timeout, by the operator, for want of memory, or by an engine that failed.",
         "Ask again. If the statement had been charged, asking again gets its answer at no further charge, unless the message "
         "says that the engine failed: then the charge stands and nothing was measured. The reason is in the operator's log.",
-        ("answers/", "session/", "errors.py", "backends/", "facade/", "serve/", "budget/", "operations/"),
+        ("answers/", "session/", "errors.py", "backends/", "facade/", "serve/", "ledger/", "operations/"),
         besides=tuple((f"{taken.message}: <detail>", taken.sqlstate, "Ask for less at a time: smaller sorts, fewer rows.") for taken in Resource),
     ),
     Topic(

@@ -40,7 +40,7 @@ BRIEF = {
 """For thousands of small statements: with Java's own choices half of the processor's time went into compiling to machine code,
 and after two thousand of them a gigabyte was full of what web pages would show of statements that had ended."""
 PATIENCE = 180.0  # seconds until a server listens
-TESTS = ("tests/plan/engines/test_spark.py", "tests/serve/test_spark_data.py", "tests/corpus/test_corpus_on_spark.py")
+TESTS = ("tests/engines/test_spark.py", "tests/serve/test_spark_data.py", "tests/corpus/test_corpus_on_spark.py")
 KEY = 4242424242424242421
 """Of every session that the tests open there (`tests/worlds/spark_servers.py`)."""
 

@@ -16,8 +16,8 @@ import time
 
 import time_machine
 
-from dpproxy.budget import place
 from dpproxy.cli import app
+from dpproxy.ledger import place
 
 ahead = [0.0]
 """Seconds, of the clock that nobody sets."""

@@ -45,13 +45,13 @@ if main.__spec__ is None and not hasattr(main, "__file__"):
 
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = (
-    "plan/test_exactness.py", "plan/test_sensitivity.py", "plan/engines/test_postgres.py", "serve/test_processes.py", "golden/test_golden.py",
+    "plan/test_exactness.py", "plan/test_sensitivity.py", "engines/test_postgres.py", "serve/test_processes.py", "golden/test_golden.py",
     "test_cli.py", "plan/outer/test_quantile_ends.py", "serve/test_data_epochs.py", "facade/test_account.py",
     "corpus/test_corpus_plans.py", "test_bookkeeping.py", "plan/test_ids.py", "serve/test_reload.py", "answers/test_reuse.py",
     "scripts/test_scripts.py", "plan/properties/test_facts.py", "plan/test_types.py", "plan/properties/test_key_domains.py",
     "plan/test_effort.py", "session/test_transcripts.py", "session/test_timeouts.py", "facade/test_server.py",
     "plan/test_total_functions.py", "plan/test_reach.py", "answers/test_time_grid.py", "clients/test_under_load.py",
-    "answers/test_reuse_processes.py", "answers/test_paid_kills.py", "budget/test_ledger_machine.py", "scripts/test_tutorials.py",
+    "answers/test_reuse_processes.py", "answers/test_paid_kills.py", "ledger/test_ledger_machine.py", "scripts/test_tutorials.py",
 )  # fmt: skip
 """Files of ten seconds and more. They are tried first, so that at the end no processor waits for another's last file."""
 sys.path.insert(0, str(ROOT / "scripts"))

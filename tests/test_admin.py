@@ -25,9 +25,9 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.budget.ledger import LedgerError
 from dpproxy.cli import commands
 from dpproxy.console.token_file import digest, digests
+from dpproxy.ledger.ledger import LedgerError
 from dpproxy.operations.audit import FILE, account
 from dpproxy.operations.requests import OperationError
 from dpproxy.policy.password import make_verifier

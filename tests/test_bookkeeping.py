@@ -19,9 +19,9 @@ from typer.testing import CliRunner
 
 from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.standings import limit
-from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
-from dpproxy.budget.place import ledger_key, place_of, read_secret
 from dpproxy.cli import commands
+from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
+from dpproxy.ledger.place import ledger_key, place_of, read_secret
 from dpproxy.policy.load import load_file
 from dpproxy.policy.password import make_verifier
 from dpproxy.privacy.loss import Loss

@@ -38,7 +38,7 @@ def _is_dunder(part: ast.stmt) -> bool:
 
 
 def own_tests(file: str, root: Path = TESTS) -> list[Path]:
-    """The tests of a file, by its name and room: of `plan/engines/__init__.py` `plan/test_engines.py`, of `cli.py` `test_cli.py`."""
+    """The tests of a file, by its name and room: of `engines/__init__.py` `plan/test_engines.py`, of `cli.py` `test_cli.py`."""
     *rooms, name = file.removesuffix("/__init__.py").removesuffix(".py").split("/")
     if not rooms:
         return [*root.glob(f"test_{name}.py"), *root.glob(f"{name}/test_{name}.py")]
@@ -82,5 +82,5 @@ def test_names_are_looked_for_where_they_belong(tmp_path: Path) -> None:
 
 def test_files_are_found() -> None:
     """A list of no files would pass everything above."""
-    assert {"plan/bind/joins.py", "cli.py", "plan/engines/__init__.py"} <= set(files())
+    assert {"plan/bind/joins.py", "cli.py", "engines/__init__.py"} <= set(files())
     assert "plan/bind/__init__.py" not in set(files())

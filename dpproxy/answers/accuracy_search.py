@@ -14,8 +14,8 @@ from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from dpproxy.answers.answering import Answer
-from dpproxy.budget.ledger import amounts
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
+from dpproxy.ledger.ledger import amounts
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO, Loss

@@ -28,8 +28,8 @@ from dpproxy.answers.statement_end import TIMEOUT, Ending
 from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import Runner, in_measuring_thread
-from dpproxy.budget.ledger import BudgetExhausted, Charge, ChargeRequest, Suspended
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
+from dpproxy.ledger.ledger import BudgetExhausted, Charge, ChargeRequest, Suspended
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.key_rounds import found_first
 from dpproxy.mechanisms.release import release

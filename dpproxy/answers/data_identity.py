@@ -2,7 +2,7 @@
 
 Knows: a policy's backend and unit. Must not know: ledgers, rows, passwords. Budgets hang on the name of the dataset; so that a
 new name over the same data does not begin with a new budget, the ledger keeps what data each name has been charged for
-(`budget.entries.Named`). It is a digest: where the data are is nothing that a ledger has to tell. A file has a second name, that
+(`ledger.entries.Named`). It is a digest: where the data are is nothing that a ledger has to tell. A file has a second name, that
 of the file itself: so that it is known by a hard link, and where it was moved to. Data that were copied are others by both.
 """
 

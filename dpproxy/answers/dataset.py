@@ -23,9 +23,9 @@ from dpproxy.answers.spelled_values import Spell
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend
-from dpproxy.budget.ledger import Charge, Ledger, Limits
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.facade import Rooms
+from dpproxy.ledger.ledger import Charge, Ledger, Limits
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.operations.pauses import Pauses
 from dpproxy.policy.catalog import Catalog, TableName

@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import LedgerError, Suspended
 from dpproxy.errors import INTERNAL_ERROR, Refusal
+from dpproxy.ledger.ledger import LedgerError, Suspended
 from dpproxy.telemetry.log import places
 
 LOG = structlog.get_logger()

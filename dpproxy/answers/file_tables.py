@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from dpproxy.answers.answer_tables import FORMAT, TablesError, Values
 from dpproxy.answers.claims import Claims
-from dpproxy.budget.seal import SealError
 from dpproxy.errors import OperatorError
+from dpproxy.ledger.seal import SealError
 from dpproxy.private_files import private_file
 
 log = logging.getLogger(__name__)

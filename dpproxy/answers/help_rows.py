@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.budget.ledger import decimal
 from dpproxy.facade.ddl import readable
+from dpproxy.ledger.ledger import decimal
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import MICRO
 from dpproxy.policy.names import quote_name

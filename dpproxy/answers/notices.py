@@ -15,7 +15,7 @@ from dpproxy.answers.answer_parts import FEW
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.standings import AppliedBudget, left, standings
 from dpproxy.backends.base import in_measuring_thread
-from dpproxy.budget.ledger import Standing, amounts
+from dpproxy.ledger.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical

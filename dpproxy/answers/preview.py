@@ -21,7 +21,7 @@ from dpproxy.answers.question import Question
 from dpproxy.answers.reuse import Mode
 from dpproxy.answers.standings import left, standings
 from dpproxy.answers.time_grid import Grid
-from dpproxy.budget.ledger import BudgetExhausted, Standing, Suspended, amounts
+from dpproxy.ledger.ledger import BudgetExhausted, Standing, Suspended, amounts
 from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import MICRO, Loss

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from dpproxy.budget.ledger import Ledger, Scope, Standing, amounts, warnings
+from dpproxy.ledger.ledger import Ledger, Scope, Standing, amounts, warnings
 from dpproxy.policy.model import Budget, Policy, Role, User
 from dpproxy.privacy.accountant import Limit
 

@@ -18,7 +18,7 @@ at their own charge. Nor is another role told when the first one asked: its answ
 
 Several processes may share the tables; `claims` says which of them makes what.
 
-With a key, payloads and what was asked are sealed (`budget.seal`), and so is who has seen them: whoever can write the tables, but
+With a key, payloads and what was asked are sealed (`ledger.seal`), and so is who has seen them: whoever can write the tables, but
 has no key, can remove answers, and put nothing in their place. The names of answers are digests either way.
 """
 
@@ -44,8 +44,8 @@ from dpproxy.answers.matching import NOWHERE, Asked, Origin, Repeat, StoredRelea
 from dpproxy.answers.payload import pack, unpack
 from dpproxy.answers.release_key import ReleaseKey
 from dpproxy.answers.server_tables import ServerTables
-from dpproxy.budget.seal import Sealer, SealError
 from dpproxy.errors import CANNOT_CONNECT_NOW, Refusal
+from dpproxy.ledger.seal import Sealer, SealError
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
 

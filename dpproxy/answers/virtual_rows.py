@@ -12,8 +12,8 @@ from typing import Literal
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.help_rows import help_rows
 from dpproxy.answers.standings import standings
-from dpproxy.budget.ledger import Standing, decimal
 from dpproxy.facade.ddl import column_type, readable, visible_columns
+from dpproxy.ledger.ledger import Standing, decimal
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.left_out import rows_text
 from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy, Window

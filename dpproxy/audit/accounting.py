@@ -22,11 +22,11 @@ from dpproxy.answers.statement_end import Ending
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.subject import Statement
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.budget.ledger import Ledger
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.engines import literal
 from dpproxy.errors import Refusal
+from dpproxy.ledger.ledger import Ledger
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.policy.model import MICRO, Budget, DuckDBBackend, Policy, User
 

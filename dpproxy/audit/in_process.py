@@ -14,8 +14,8 @@ from dpproxy.audit.neighbours import Neighbours
 from dpproxy.audit.replay import values_of
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.verdicts import Bench
+from dpproxy.engines import literal
 from dpproxy.mechanisms.exact_answers import Exact, Released
-from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 
 

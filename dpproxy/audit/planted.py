@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dpproxy.audit.dice import Call
 from dpproxy.audit.subject import Subject
-from dpproxy.budget.ledger import Charge, ChargeRequest, Ledger
+from dpproxy.ledger.ledger import Charge, ChargeRequest, Ledger
 from dpproxy.mechanisms import release as door
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
 from dpproxy.mechanisms.noise import Noise

@@ -22,10 +22,10 @@ from dpproxy.audit.guesses import Attack, Point, point
 from dpproxy.audit.hostile_rows import HostileTable, World
 from dpproxy.audit.neighbours import WHOLE, Neighbours
 from dpproxy.audit.replay import values_of
+from dpproxy.engines import literal
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.policy.model import ColumnPolicy, Policy, TablePolicy
 from dpproxy.policy.names import quote_name

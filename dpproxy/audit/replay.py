@@ -27,10 +27,10 @@ from dpproxy.audit.neighbours import SAME, WHOLE, Neighbours
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.authoring.verdicts import Bench
+from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released
 from dpproxy.mechanisms.noise import MechanismError
-from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.measurement import FirstRound, Measurement

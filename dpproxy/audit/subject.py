@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpproxy.authoring.verdicts import Bench
-from dpproxy.budget.ledger import Ledger
+from dpproxy.ledger.ledger import Ledger
 from dpproxy.mechanisms import key_rounds
 from dpproxy.mechanisms import release as door
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpproxy.authoring.odds import delta
-from dpproxy.plan.engines import literal
+from dpproxy.engines import literal
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded

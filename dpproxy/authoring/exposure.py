@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from dpproxy.budget.ledger import decimal
+from dpproxy.ledger.ledger import decimal
 from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import (
     ATTO,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from dpproxy.budget.ledger import decimal
+from dpproxy.ledger.ledger import decimal
 from dpproxy.policy.model import ATTO, MICRO
 
 CERTAIN = 30.0

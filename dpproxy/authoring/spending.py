@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from dpproxy.answers.standings import limit
-from dpproxy.budget.book import Book
-from dpproxy.budget.entries import NO_HASH, Opened
-from dpproxy.budget.ledger import BudgetExhausted, ChargeRequest, Limits
-from dpproxy.budget.transaction import Transaction
+from dpproxy.ledger.book import Book
+from dpproxy.ledger.entries import NO_HASH, Opened
+from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, Limits
+from dpproxy.ledger.transaction import Transaction
 from dpproxy.policy.model import MICRO, Policy
 from dpproxy.privacy.loss import Loss
 

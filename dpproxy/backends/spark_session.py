@@ -1,7 +1,7 @@
 """Sessions on Spark Connect: how one is opened, what it is given before it runs a statement, what its errors say.
 
 Knows: Spark Connect's client, Spark's settings, the view that generated SQL reads. Must not know: policies, tasks, statements.
-The key of a unit's order of groups (`plan.engines.spark`) is in no statement, since servers keep statements where others read
+The key of a unit's order of groups (`engines.spark`) is in no statement, since servers keep statements where others read
 them: it is sent as the bytes of a local relation, which neither plans nor event logs show, and is a temporary view, which no
 other session sees. Sail has fewer settings: one that a server does not know is not one it could have set otherwise.
 """
@@ -20,7 +20,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.connect.client.retries import DefaultPolicy
 
-from dpproxy.plan.engines.spark import PICK
+from dpproxy.engines.spark import PICK
 from dpproxy.policy.model import SparkBackend
 
 SETTINGS = {

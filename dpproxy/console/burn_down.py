@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from dpproxy.budget import window
-from dpproxy.budget.ledger import Charge
+from dpproxy.ledger import window
+from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.status import AccountStatus
 from dpproxy.policy.model import Window
 from dpproxy.privacy.accountant import Limit, effective_epsilon

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from dpproxy.budget.ledger import Charge
+from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.requests import Request
 from dpproxy.operations.status import Status
 from dpproxy.telemetry.statement_event import StatementEvent

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dpproxy.budget.ledger import Charge
+from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.status import Status
 from dpproxy.telemetry.statement_event import StatementEvent
 

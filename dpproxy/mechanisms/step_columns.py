@@ -1,7 +1,7 @@
 """Columns measured in steps of size, put together: how far up, and which groups the upper steps belong to.
 
 Knows: noisy columns, their noise. Must not know: exact values, plans. Everything here is post-processing of noisy columns, one
-for each step (`plan.engines.norm_scaling`): row j times 2**j, added up, is the whole, and each step doubles the noise.
+for each step (`engines.norm_scaling`): row j times 2**j, added up, is the whole, and each step doubles the noise.
 
 How far up: a step is taken while it is visibly more than noise (`SEEN`), one after the other; and up to any step that is
 beyond doubt (`CERTAIN`). Taken by mistake it doubles the noise: one time in fifty for the next one, so that the expected

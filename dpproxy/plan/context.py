@@ -13,12 +13,12 @@ from decimal import Decimal
 from typing import Final
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
-from dpproxy.plan.kernel.leaves import Leaves
-from dpproxy.plan.logical.expr import Column
-from dpproxy.plan.logical.measured import Written
+from dpproxy.kernel.leaves import Leaves
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql.template import Dialect
+from dpproxy.tree.expr import Column
+from dpproxy.tree.measured import Written
 
 SEE: Final = "SELECT * FROM dpproxy.tables lists those of your role."
 

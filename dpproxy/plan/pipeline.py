@@ -36,14 +36,13 @@ from dpproxy.errors import (
     Refusal,
     UnprovenPlan,
 )
+from dpproxy.kernel.leaves import Leaves, Unproven, leaves
+from dpproxy.kernel.verdict import Derived, Stored, check, derived
 from dpproxy.plan.bind import cte_expansion, interval_columns
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
 from dpproxy.plan.context import GRID_STEPS, Context, Counter, StoredTable, TableColumns
-from dpproxy.plan.kernel.leaves import Leaves, Unproven, leaves
-from dpproxy.plan.kernel.verdict import Derived, Stored, check, derived
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.plan.logical.relation import Beside
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.noise_scales import calibrate
@@ -76,6 +75,7 @@ from dpproxy.sql.empty_result import returns_nothing
 from dpproxy.sql.nodes import every
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect
+from dpproxy.tree.relation import Beside
 
 PlanFunction = Callable[[Statement, Role, Mapping[str, str | None], tuple[str, ...]], Plan]
 

@@ -6,7 +6,7 @@ each set of keys: they are made of the same trees as what analysts ask, and foun
 the policy's own (`asked`) are treated alike; EXPLAIN calls them by their number, as not all who read it may read them.
 
 Who makes them runs `CREATE TABLE ... AS` with each table's query, in their order, under the name that
-`plan.engines.stored_stages.table` gives it, and hands those of one epoch to `plan.pipeline.planning`: all of them or none, since
+`engines.stored_stages.table` gives it, and hands those of one epoch to `plan.pipeline.planning`: all of them or none, since
 EXPLAIN tells which there are.
 """
 
@@ -19,13 +19,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
+from dpproxy.engines import engine
 from dpproxy.errors import Refusal
+from dpproxy.kernel.leaves import leaves
+from dpproxy.kernel.verdict import check_table
 from dpproxy.plan import pipeline
 from dpproxy.plan.context import Context, StoredTable
-from dpproxy.plan.engines import engine
-from dpproxy.plan.kernel.leaves import leaves
-from dpproxy.plan.kernel.verdict import check_table
-from dpproxy.plan.logical.measured import Statement
 from dpproxy.plan.measure.stored_definitions import definitions, stored_table
 from dpproxy.plan.measure.stored_shapes import from_groups
 from dpproxy.policy.catalog import Catalog, CatalogTable
@@ -33,6 +32,7 @@ from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePo
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import NUMBERS
+from dpproxy.tree.measured import Statement
 
 MOST_GROUPS = 100
 """Groups that a unit may have in a table made for all: with more of them a table has about as many rows as the data."""

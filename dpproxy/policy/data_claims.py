@@ -1,7 +1,7 @@
 """What a policy claims of rows, where the guarantee rests on it: the one list of such claims, and SQL that checks them.
 
 Knows: policies, the catalog's keys, quoting. Must not know: how SQL is run, who is told. Whose row a row is, and how many rows a
-unit has, follows from these claims (`plan.kernel.leaves` reads the same policy and catalog):
+unit has, follows from these claims (`kernel.leaves` reads the same policy and catalog):
 
 - `ONE_ROW`: no unit has two rows in a table that has one row a unit. Bounds are skipped there.
 - `PATH_KEY`: no two rows share a value of a column by which a path to the unit finds its next row. Else a row would be several

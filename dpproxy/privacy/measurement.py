@@ -35,7 +35,7 @@ class Basis:
     `running`: what the backend returns is in whole grid units, and noise is added to its running sums, which are in `fine` parts;
     `linf` bounds the l2 norm of a unit's changes of those (`running_sums.changed`).
     `steps`: above 1, the backend returns that many columns, `b0s0`, `b0s1`, ..., of which one unit changes one, by `linf` in
-    all groups together; column j is in 2**j units (`plan.engines.norm_scaling`). Each gets noise of `scale`; they
+    all groups together; column j is in 2**j units (`engines.norm_scaling`). Each gets noise of `scale`; they
     are put together after.
     """
 

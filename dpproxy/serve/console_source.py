@@ -24,11 +24,11 @@ from dpproxy.authoring.doubts import doubts
 from dpproxy.authoring.explanation import explanation
 from dpproxy.authoring.verdicts import Bench
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import Charge
-from dpproxy.budget.place import Place, named
-from dpproxy.budget.record import recent
 from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.ledger.ledger import Charge
+from dpproxy.ledger.place import Place, named
+from dpproxy.ledger.record import recent
 from dpproxy.operations import audit
 from dpproxy.operations.requests import OperationError, Recent, Request
 from dpproxy.operations.status import Status

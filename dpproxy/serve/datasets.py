@@ -31,13 +31,13 @@ from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
 from dpproxy.answers.reuse import Reuse
 from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.budget.ledger import Ledger
-from dpproxy.budget.seal import derived
+from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
+from dpproxy.ledger.ledger import Ledger
+from dpproxy.ledger.seal import derived
 from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.plan.engines import literal
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy

@@ -20,8 +20,8 @@ import structlog
 
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.dataset import Dataset
-from dpproxy.budget.journal import Journal
-from dpproxy.budget.ledger import Grant, LedgerError, Scope
+from dpproxy.ledger.journal import Journal
+from dpproxy.ledger.ledger import Grant, LedgerError, Scope
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.client import ask, socket_name, sockets
 from dpproxy.operations.pauses import Pause, Pauses

@@ -23,9 +23,9 @@ from dpproxy.backends.accelerator import Accelerator, tidy
 from dpproxy.backends.copy_files import FOLDER, Copy, CopyError, CopyFolder, Preparation, allowed_bytes, free
 from dpproxy.backends.copy_making import Job
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.budget.seal import derived
+from dpproxy.engines.stored_stages import DATABASE
+from dpproxy.ledger.seal import derived
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines.stored_stages import DATABASE
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.catalog import Catalog

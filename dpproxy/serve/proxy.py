@@ -24,14 +24,14 @@ import structlog
 from dpproxy import __version__
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.store import AnswerStore
-from dpproxy.budget.place import PostgresPlace, ledger_key, named, place_of, read_secret
-from dpproxy.budget.record import recent
-from dpproxy.budget.seal import Sealer, derived
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.facade.server import Bounds
 from dpproxy.facade.usage import visible
+from dpproxy.ledger.place import PostgresPlace, ledger_key, named, place_of, read_secret
+from dpproxy.ledger.record import recent
+from dpproxy.ledger.seal import Sealer, derived
 from dpproxy.operations import audit
 from dpproxy.operations import pauses as paused
 from dpproxy.operations.audit import AuditLog

@@ -21,9 +21,9 @@ import dpproxy
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.failures import PLAIN
 from dpproxy.answers.standings import AppliedBudget, applied_budgets, standings
-from dpproxy.budget.journal import Journal
-from dpproxy.budget.ledger import LedgerError, Standing, warnings
 from dpproxy.facade.cluster import Endpoint
+from dpproxy.ledger.journal import Journal
+from dpproxy.ledger.ledger import LedgerError, Standing, warnings
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.status import AccountStatus, Check, DatasetStatus, SessionStatus, Status
 from dpproxy.server.server import Server

@@ -21,8 +21,8 @@ import structlog
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.failures import incident
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import LedgerError
 from dpproxy.facade.binaries import FacadeError
+from dpproxy.ledger.ledger import LedgerError
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError

@@ -52,7 +52,7 @@ class Template:
         found: Sequence[int] = (),
     ) -> str:
         """Return the SQL with its holes filled. `values[i]` is PostgreSQL's text form of parameter i; `literal` is
-        `plan.engines.literal`."""
+        `engines.literal`."""
 
         def text(part: str | Param | Found) -> str:
             if isinstance(part, Param):

@@ -20,11 +20,11 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.question import Question
 from dpproxy.answers.statement_end import Ending
 from dpproxy.answers.store import AnswerStore
-from dpproxy.budget.journal import Journal
-from dpproxy.budget.place import place_of
-from dpproxy.budget.seal import Sealer
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Rooms
+from dpproxy.ledger.journal import Journal
+from dpproxy.ledger.place import place_of
+from dpproxy.ledger.seal import Sealer
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy

@@ -22,9 +22,9 @@ from dpproxy.answers.statement_end import USER, Ending
 from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import Charge, ChargeRequest
-from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import AFTER_CHARGE, Refusal
+from dpproxy.ledger.ledger import Charge, ChargeRequest
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from dpproxy.answers.data_identity import data_of, file_of
-from dpproxy.budget.ledger import LedgerError
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.ledger.ledger import LedgerError
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
 from tests.worlds.scripted import policy
 

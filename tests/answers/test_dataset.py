@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from dpproxy.answers.dataset import RECENT, AnswerEntry, Asker, Dataset, words_of
-from dpproxy.budget.ledger import Charge, Ledger
 from dpproxy.facade.cluster import Endpoint
+from dpproxy.ledger.ledger import Charge, Ledger
 from dpproxy.policy.model import ATTO, MICRO, Budget, User
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss

@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.answers.answer_tables import FORMAT
 from dpproxy.answers.file_tables import FileTables, NoRegularFile
-from dpproxy.budget.seal import SealError
+from dpproxy.ledger.seal import SealError
 from tests.worlds.waiting import SAFETY
 
 

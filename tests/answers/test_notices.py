@@ -14,8 +14,8 @@ import pytest
 from dpproxy.answers import notices
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.notices import FEW, note, of_values, told_of
-from dpproxy.budget.ledger import Standing
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.ledger.ledger import Standing
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.policy.model import MICRO, Budget
 from dpproxy.privacy.loss import ZERO, Loss

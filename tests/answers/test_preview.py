@@ -9,7 +9,7 @@ from dataclasses import replace
 from dpproxy.answers.answer_parts import Source
 from dpproxy.answers.preview import Preview, foretold
 from dpproxy.answers.standings import left
-from dpproxy.budget.ledger import BudgetExhausted, Standing
+from dpproxy.ledger.ledger import BudgetExhausted, Standing
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.loss import ZERO, Loss
 

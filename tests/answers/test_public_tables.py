@@ -12,8 +12,8 @@ from dpproxy.answers import public_tables
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.public_tables import HINT, TRIES
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.budget.ledger import Ledger
 from dpproxy.errors import Refusal
+from dpproxy.ledger.ledger import Ledger
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.statements import split

@@ -23,7 +23,7 @@ from dpproxy.answers.recent_answers import RecentAnswers
 from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.spelled_values import Spell, SpelledValues
 from dpproxy.answers.store import AnswerStore
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
 from tests.worlds.town import Town, town
 

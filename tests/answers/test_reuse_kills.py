@@ -23,9 +23,9 @@ from scratch_postgres import scratch_server
 
 from dpproxy.answers.matching import Asked
 from dpproxy.answers.store import _COLUMNS, AnswerStore
-from dpproxy.budget import record
-from dpproxy.budget.ledger import Charge
-from dpproxy.budget.place import place_of
+from dpproxy.ledger import record
+from dpproxy.ledger.ledger import Charge
+from dpproxy.ledger.place import place_of
 from dpproxy.privacy.loss import MICRO
 from tests.worlds.town import DATA, POLICY, VERIFIER
 

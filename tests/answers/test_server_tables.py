@@ -16,8 +16,8 @@ from dpproxy.answers import server_tables
 from dpproxy.answers.answer_tables import TablesAway
 from dpproxy.answers.server_tables import ServerTables
 from dpproxy.answers.store import AnswerStore
-from dpproxy.budget.seal import Sealer, SealError
 from dpproxy.errors import Refusal
+from dpproxy.ledger.seal import Sealer, SealError
 from tests.worlds.waiting import SAFETY
 
 from .test_store import NOON, asked, find, release, released, same

@@ -9,7 +9,7 @@ from typing import cast
 from structlog.testing import capture_logs
 
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, limit, standings
-from dpproxy.budget.ledger import Ledger, Standing
+from dpproxy.ledger.ledger import Ledger, Standing
 from dpproxy.policy.model import MICRO, Budget
 
 JUNE = dt.datetime(2024, 6, 1, tzinfo=dt.UTC)

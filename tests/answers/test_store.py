@@ -17,7 +17,7 @@ import pytest
 from dpproxy.answers.matching import Asked, Groups, Origin, Repeat, StoredRelease
 from dpproxy.answers.release_key import ReleaseKey
 from dpproxy.answers.store import _COLUMNS, AnswerStore, Found
-from dpproxy.budget.seal import Sealer, SealError, derived
+from dpproxy.ledger.seal import Sealer, SealError, derived
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
 

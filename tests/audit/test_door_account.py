@@ -15,9 +15,9 @@ from dpproxy.audit.dice import Dice, Roll
 from dpproxy.audit.movement import Exactly
 from dpproxy.audit.planted import NOTES, ORDERS, VISITS
 from dpproxy.audit.self_test import ROLE
+from dpproxy.engines import literal
 from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.release import release
-from dpproxy.plan.engines import literal
 from dpproxy.policy.model import MICRO
 from dpproxy.privacy import running_sums
 from dpproxy.privacy.loss import Loss

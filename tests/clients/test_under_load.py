@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from dpproxy.answers.standings import limit
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.load import load_policy
 from dpproxy.policy.model import MICRO
 from dpproxy.policy.password import make_verifier

@@ -26,8 +26,8 @@ from generous import generous
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends import spark_catalog
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.engines.spark import PICK
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines.spark import PICK
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog

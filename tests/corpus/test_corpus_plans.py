@@ -24,7 +24,7 @@ from library_functions import listed, named
 from postgres_shop import readable
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.plan.engines import literal
+from dpproxy.engines import literal
 from dpproxy.sql.template import Dialect
 from tests.corpus.corpus_worlds import POLICIES, world
 

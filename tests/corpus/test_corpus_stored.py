@@ -16,10 +16,10 @@ from plan_harness import as_ordered, values_of
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import set_for_measuring
+from dpproxy.engines import literal
+from dpproxy.engines.stored_stages import DATABASE, table
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines import literal
-from dpproxy.plan.engines.stored_stages import DATABASE, table
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables
 from dpproxy.sql.statements import Statement, split

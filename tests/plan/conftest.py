@@ -21,8 +21,8 @@ from postgres_shop import PostgresShop
 from scratch_postgres import Scratch, scratch_server
 from spark_shop import SparkShop
 
-from dpproxy.plan.logical.interval import Interval
 from dpproxy.policy.catalog import Catalog
+from dpproxy.tree.interval import Interval
 from tests.worlds import spark_servers
 
 SAILS = 2

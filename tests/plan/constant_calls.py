@@ -7,10 +7,10 @@ from typing import Any
 import psycopg
 import pytest
 
+from dpproxy.engines import engine
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines import engine
 from dpproxy.plan.functions.registry import FUNCTIONS
-from dpproxy.plan.logical.expr import Expr, Lit
+from dpproxy.tree.expr import Expr, Lit
 
 Args = tuple[tuple[str, str | None], ...]
 """Type and text of each argument; `int4` constants are written bare, since some functions take no other."""

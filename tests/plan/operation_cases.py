@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from small_expressions import call, lit
 
-from dpproxy.plan.logical.expr import Expr
+from dpproxy.tree.expr import Expr
 
 NONE, YES = lit(None, "int4"), lit("true", "bool")
 

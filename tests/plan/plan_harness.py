@@ -30,13 +30,13 @@ from all_neighbours import cells as cells
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.engines import literal
 from dpproxy.errors import UnprovenPlan
 from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.key_rounds import found_first
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.mechanisms.release import release
 from dpproxy.plan import pipeline
-from dpproxy.plan.engines import literal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog

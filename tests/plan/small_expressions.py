@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref
-from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref
+from dpproxy.tree.interval import OPEN, Interval
 
 
 def column(id_: int, type_: str = "int4", lo: int | None = None, hi: int | None = None, **known: Any) -> Column:

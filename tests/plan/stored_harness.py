@@ -9,9 +9,9 @@ import plan_harness
 from fixture_cases import Case
 from plan_harness import Shop
 
+from dpproxy.engines import literal
+from dpproxy.engines.stored_stages import DATABASE, table
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines import literal
-from dpproxy.plan.engines.stored_stages import DATABASE, table
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables

@@ -12,7 +12,7 @@ from each_engine import Engine
 from fixture_cases import ACCEPTED, Case, sampled
 from plan_harness import AnyShop, Shop, as_ordered, queries, values_of
 
-from dpproxy.plan.engines import literal
+from dpproxy.engines import literal
 from dpproxy.policy.catalog import Catalog
 
 REGIONS = 'SELECT region, count(*) AS n FROM "main"."customers" AS c GROUP BY region ORDER BY region'

@@ -24,10 +24,10 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.plan.logical import relation
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Bounds, DuckDBBackend, Policy
+from dpproxy.tree import relation
 
 SHOP = Path(__file__).resolve().parents[2] / "policies" / "shop.yaml"
 

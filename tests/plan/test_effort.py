@@ -10,9 +10,9 @@ import pytest
 from fixture_cases import ACCEPTED
 from sqlglot import exp
 
+from dpproxy.engines.base import Engine
 from dpproxy.errors import Refusal
 from dpproxy.plan import pipeline
-from dpproxy.plan.engines.base import Engine
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.outer import array_sources, measured_select, select_keys, staging
 from dpproxy.plan.properties import facts

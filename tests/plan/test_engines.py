@@ -7,7 +7,7 @@ import json
 import duckdb
 import pytest
 
-from dpproxy.plan.engines import MANY_ROWS, engine, literal
+from dpproxy.engines import MANY_ROWS, engine, literal
 from dpproxy.plan.properties.text_growth import PARAMETER
 from dpproxy.sql.template import Dialect
 

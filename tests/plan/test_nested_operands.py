@@ -10,9 +10,9 @@ from functools import partial
 import plan_harness
 import pytest
 
+from dpproxy.engines.base import MAX_TEXT
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.bind.expressions import LARGEST
-from dpproxy.plan.engines.base import MAX_TEXT
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql import effort

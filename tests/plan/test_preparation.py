@@ -9,14 +9,14 @@ from typing import Any
 import plan_harness
 import pytest
 
+from dpproxy.engines.stored_stages import columns
+from dpproxy.kernel.leaves import Unproven
 from dpproxy.plan import preparation
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines.stored_stages import columns
-from dpproxy.plan.kernel.leaves import Unproven
-from dpproxy.plan.logical.measured import Picked, StoredGroups, Sums, UnitGroups, Written
 from dpproxy.plan.preparation import MOST_GROUPS, stored_tables, unplanned
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy
+from dpproxy.tree.measured import Picked, StoredGroups, Sums, UnitGroups, Written
 
 VISITS = TableName("public", "visits")
 

@@ -24,14 +24,14 @@ from dpproxy.errors import Refusal
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.bind import from_clause, joins
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.logical.expr import Column, Expr
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.properties import columns, key_domains
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Bounds, Mechanism, Policy
+from dpproxy.tree.expr import Column, Expr
+from dpproxy.tree.relation import Rows
 
 BOUNDS: tuple[tuple[Bounds | None, Mechanism], ...] = (
     (None, "auto"), (None, "gaussian"), (Bounds(2, None), "auto"), (Bounds(3, None), "laplace"), (Bounds(1, None, True), "auto"),

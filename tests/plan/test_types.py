@@ -14,13 +14,13 @@ import plan_harness
 import pytest
 
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.engines import engine
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines import engine
-from dpproxy.plan.logical.expr import Call, Column, Expr, Ref
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.sql.template import Dialect
+from dpproxy.tree.expr import Call, Column, Expr, Ref
 
 COLUMNS = {
     "tiny": ("TINYINT", "127", "-128"), "utiny": ("UTINYINT", "255"), "uint": ("UINTEGER", "4294967295"),

@@ -20,13 +20,13 @@ from scratch_postgres import Scratch
 from work_world import OTHERS, DuckDBWork, PostgresWork, Work
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.kernel.growth import Growth
-from dpproxy.plan.kernel.shares import Share, Size
-from dpproxy.plan.kernel.verdict import derived
+from dpproxy.kernel.growth import Growth
+from dpproxy.kernel.shares import Share, Size
+from dpproxy.kernel.verdict import derived
 from dpproxy.plan.measure.row_costs import Cost, Estimate
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.template import Dialect
-from tests.plan.kernel.recorded import recorded
+from tests.kernel.recorded import recorded
 
 SIZES = (0, 40, 80, 160)
 FEW = (0, 20, 40)

@@ -22,13 +22,13 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpproxy.budget.ledger import BudgetExhausted, charge
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.ledger.ledger import BudgetExhausted, charge
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.accountant import Filter, Limit, Shares, filter_of
 from dpproxy.privacy.delta_split import tuned
 from dpproxy.privacy.loss import MICRO, ORDERS, RESERVES, UNREACHABLE, ZERO, Loss, hockey_stick
-from tests.budget.conftest import WIDE, make_request
+from tests.ledger.conftest import WIDE, make_request
 
 Floats = npt.NDArray[np.float64]
 Admits = Callable[[Loss], bool]

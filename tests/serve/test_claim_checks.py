@@ -14,7 +14,7 @@ import pytest
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb_catalog import introspected
-from dpproxy.plan.engines import literal
+from dpproxy.engines import literal
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded, load_file, read_text

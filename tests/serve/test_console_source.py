@@ -16,9 +16,9 @@ from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.answers.matching import Origin
 from dpproxy.answers.reuse import Reuse, epoch_name
 from dpproxy.answers.store import AnswerStore
-from dpproxy.budget.ledger import ChargeRequest, Limits
-from dpproxy.budget.place import SqlitePlace
 from dpproxy.console.source import FreeRepeat
+from dpproxy.ledger.ledger import ChargeRequest, Limits
+from dpproxy.ledger.place import SqlitePlace
 from dpproxy.operations.requests import OperationError, PauseRole
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss

@@ -21,10 +21,10 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.budget.entries import SCHEMA
-from dpproxy.budget.files import SqliteReader
-from dpproxy.budget.record import show, verify
 from dpproxy.cli import commands
+from dpproxy.ledger.entries import SCHEMA
+from dpproxy.ledger.files import SqliteReader
+from dpproxy.ledger.record import show, verify
 from dpproxy.serve.launch import launched
 
 EARLIER = Path(__file__).with_name("earlier_state")

@@ -15,7 +15,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from dpproxy.answers.data_identity import data_of
-from dpproxy.budget.sqlite import SqliteLedger
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.requests import (

@@ -15,8 +15,8 @@ import pytest
 
 from dpproxy.answers.plan_cache import plans_for
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.plan.engines import literal
-from dpproxy.plan.engines.stored_stages import DATABASE
+from dpproxy.engines import literal
+from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.policy.load import load_file, load_text
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.password import make_verifier

@@ -14,9 +14,9 @@ import pytest_asyncio
 import dpproxy
 from dpproxy.answers.dataset import Dataset
 from dpproxy.backends.base import BackendError
-from dpproxy.budget.ledger import LedgerError
-from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.cluster import Endpoint
+from dpproxy.ledger.ledger import LedgerError
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.status import AccountStatus
 from dpproxy.serve import self_report

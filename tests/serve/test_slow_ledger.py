@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.budget import record
-from dpproxy.budget.ledger import Charge
-from dpproxy.budget.place import ledger_key
-from dpproxy.budget.postgres import LOCK_SECONDS, PostgresReader
+from dpproxy.ledger import record
+from dpproxy.ledger.ledger import Charge
+from dpproxy.ledger.place import ledger_key
+from dpproxy.ledger.postgres import LOCK_SECONDS, PostgresReader
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.slow_cable import Cable, cable
 from tests.worlds.town import DATA, POLICY, VERIFIER

@@ -24,10 +24,10 @@ import pytest
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.answers.server_claims import ServerClaims
-from dpproxy.budget import record
-from dpproxy.budget.ledger import Charge
-from dpproxy.budget.place import ledger_key
-from dpproxy.budget.postgres import PostgresReader
+from dpproxy.ledger import record
+from dpproxy.ledger.ledger import Charge
+from dpproxy.ledger.place import ledger_key
+from dpproxy.ledger.postgres import PostgresReader
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.town import DATA, POLICY, VERIFIER
 from tests.worlds.waiting import SAFETY

@@ -12,7 +12,7 @@ import scramp
 from structlog.testing import capture_logs
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.budget.ledger import Ledger
+from dpproxy.ledger.ledger import Ledger
 from dpproxy.policy.model import User
 from dpproxy.server import connection
 from dpproxy.server.connection import Arrival

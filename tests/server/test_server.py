@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.budget.ledger import Ledger
 from dpproxy.facade.cluster import Endpoint
+from dpproxy.ledger.ledger import Ledger
 from dpproxy.server.server import NUMBER_BITS, Server
 from dpproxy.session.greeting import NOWHERE, Origin
 from dpproxy.session.limits import SessionLimits, State

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpproxy.budget.ledger import BudgetExhausted
 from dpproxy.errors import AFTER_CHARGE
+from dpproxy.ledger.ledger import BudgetExhausted
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data
 from tests.worlds.running import sleeping

@@ -21,11 +21,11 @@ import pytest_asyncio
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.plan_cache import PlanCache, private_names
 from dpproxy.backends.base import BackendError, Runner
-from dpproxy.budget.ledger import Ledger
-from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.errors import Refusal
 from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
+from dpproxy.ledger.ledger import Ledger
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.plan.pipeline import planning

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dpproxy.budget.ledger import Charge
 from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
+from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.requests import OperationError, Request
 from dpproxy.operations.status import Status
 from dpproxy.privacy.loss import Loss

@@ -18,8 +18,8 @@ from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.standings import limit
 from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, Runner
-from dpproxy.budget.sqlite import SqliteLedger
 from dpproxy.facade.facade import Facade
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.load import load_file

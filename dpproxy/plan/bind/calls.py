@@ -15,13 +15,13 @@ from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import literals
-from dpproxy.plan.logical.expr import NULL, Agg, Call, Expr
 from dpproxy.plan.measure import moments
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import NUMBERS, type_name
+from dpproxy.tree.expr import NULL, Agg, Call, Expr
 
 _PER_UNIT_AGGREGATES = {"count", "sum", "avg", "min", "max", "bool_or", "bool_and", "every", "stddev", "stddev_samp",
                         "stddev_pop", "variance", "var_samp", "var_pop", "any_value"}  # fmt: skip

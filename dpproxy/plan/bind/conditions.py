@@ -18,10 +18,10 @@ from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Clock
 from dpproxy.plan.functions import operators, patterns
 from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.logical.expr import Call, Expr, Hole, InList, Lit
 from dpproxy.plan.refusals import AROUND, OTHER_TYPE, NoMember, unsupported
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.types import TEXTS, type_name
+from dpproxy.tree.expr import Call, Expr, Hole, InList, Lit
 
 
 class EnclosingQuery(Protocol):

@@ -13,10 +13,10 @@ from dpproxy.errors import DATATYPE_MISMATCH, Refusal
 from dpproxy.plan.bind.results import RowsResult
 from dpproxy.plan.functions.literals import NotPlain, coerce
 from dpproxy.plan.functions.operators import same_kind
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Column, Expr, Lit, Ref, Relation, has_subquery, references
-from dpproxy.plan.logical.relation import Distinct, Filter, Project, Union, Values
 from dpproxy.plan.properties.facts import facts
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Column, Expr, Lit, Ref, Relation, has_subquery, references
+from dpproxy.tree.relation import Distinct, Filter, Project, Union, Values
 
 
 def with_common_types(left: RowsResult, right: RowsResult, what: str) -> tuple[RowsResult, RowsResult]:

@@ -30,12 +30,12 @@ from dpproxy.plan.functions.constant_times import folded, literal, read_time
 from dpproxy.plan.functions.folding import folded_value
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import FUNCTIONS
-from dpproxy.plan.logical.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
 from dpproxy.sql.function_names import AGGREGATES
 from dpproxy.sql.types import INTEGERS, TIMES, castable, type_length, type_name, wire_type
+from dpproxy.tree.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
 
 _CONSTANT_FUNCTIONS = {
     "now": "timestamptz", "transaction_timestamp": "timestamptz", "statement_timestamp": "timestamptz",

@@ -18,11 +18,11 @@ from dpproxy.plan.bind.scope import Merged, Scope, Source, reading
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.functions import operators, scalars
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import Column, Expr, Ref, conjuncts, references
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.properties.columns import computed_column, nulled_column
 from dpproxy.plan.refusals import positioned, unsupported
 from dpproxy.sql.dialect import ident, position
+from dpproxy.tree.expr import Column, Expr, Ref, conjuncts, references
+from dpproxy.tree.relation import Rows
 
 
 def bind_from(queries: Queries, select: exp.Select, items: list[Item], env: Env, outer: Scope | None) -> tuple[Rows, Scope]:

@@ -11,12 +11,12 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from dpproxy.plan.context import Counter
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Agg, Call, Column, Expr, Ref, Taint, rebuilt, references
-from dpproxy.plan.logical.relation import ContributionLimits, Origin, Rows
 from dpproxy.plan.properties.equivalence import equal_to
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Agg, Call, Column, Expr, Ref, Taint, rebuilt, references
+from dpproxy.tree.relation import ContributionLimits, Origin, Rows
 
 
 def equal_ids(rows: Rows) -> set[int]:

@@ -14,8 +14,12 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.logical.expr import Call, Column, Expr, InQuery, Ref, Relation, conjunction, conjuncts, has_subquery, references
-from dpproxy.plan.logical.relation import (
+from dpproxy.plan.properties import row_keys, rows_per_value
+from dpproxy.plan.properties.columns import nulled_column
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities, same_values, strict
+from dpproxy.plan.properties.fanout import MOST, overall_limits
+from dpproxy.tree.expr import Call, Column, Expr, InQuery, Ref, Relation, conjunction, conjuncts, has_subquery, references
+from dpproxy.tree.relation import (
     Contribution,
     ContributionLimits,
     Filter,
@@ -28,10 +32,6 @@ from dpproxy.plan.logical.relation import (
     Staged,
     is_public_list,
 )
-from dpproxy.plan.properties import row_keys, rows_per_value
-from dpproxy.plan.properties.columns import nulled_column
-from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities, same_values, strict
-from dpproxy.plan.properties.fanout import MOST, overall_limits
 
 
 def _ids(rows: Rows) -> frozenset[int]:

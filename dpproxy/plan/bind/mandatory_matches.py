@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from dpproxy.plan.context import Context
-from dpproxy.plan.logical.expr import Call, Column, Expr, Ref, Relation
-from dpproxy.plan.logical.relation import Filter, Join, Project, Public, Rows, Scan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
+from dpproxy.tree.expr import Call, Column, Expr, Ref, Relation
+from dpproxy.tree.relation import Filter, Join, Project, Public, Rows, Scan
 
 
 def always_matched(left: Rows, right: Rows, on: Sequence[Expr], context: Context) -> bool:

@@ -15,8 +15,8 @@ from dpproxy.plan.bind.results import Item, ReleasedResult, Result
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.known_tables import Env, KnownTables
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.relation import Rows
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.relation import Rows
 
 
 class Queries(Protocol):

@@ -27,8 +27,6 @@ from dpproxy.plan.bind.subqueries import Subqueries
 from dpproxy.plan.bind.values import values_item
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.known_tables import Cte, Env, KnownTables
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.relation import Rows, Values
 from dpproxy.plan.refusals import (
     FormRefusal,
     limit_below,
@@ -45,6 +43,8 @@ from dpproxy.sql.dialect import begins, copied, ident, position
 from dpproxy.sql.effort import step
 from dpproxy.sql.placement import check_placement
 from dpproxy.sql.trees import mentions, nested_queries, only_counts
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.relation import Rows, Values
 
 OF_SELECT = 10
 """Steps that binding a SELECT takes, beside those of its expressions (`sql.effort`)."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from dpproxy.plan.logical.expr import Column
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.sql.dialect import ident
+from dpproxy.tree.expr import Column
+from dpproxy.tree.relation import Rows
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpproxy.errors import AMBIGUOUS_COLUMN, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
-from dpproxy.plan.logical.expr import Column, Expr, Ref
 from dpproxy.plan.properties.narrowing import compared_columns, narrowed_column
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
+from dpproxy.tree.expr import Column, Expr, Ref
 
 
 def reading(column: Column) -> Ref:

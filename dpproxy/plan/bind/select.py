@@ -24,18 +24,6 @@ from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import Agg, Call, Case, Column, Expr, Lit, Ref, ValuesDomain, Win, references, walk
-from dpproxy.plan.logical.relation import (
-    Aggregate,
-    Contribution,
-    ContributionLimits,
-    Distinct,
-    Identity,
-    Padding,
-    Project,
-    Rows,
-    outer_columns,
-)
 from dpproxy.plan.properties import rows_per_value
 from dpproxy.plan.properties.columns import computed_column
 from dpproxy.plan.properties.facts import facts
@@ -48,6 +36,18 @@ from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.placement import check_group_key
 from dpproxy.sql.trees import contains_aggregate
+from dpproxy.tree.expr import Agg, Call, Case, Column, Expr, Lit, Ref, ValuesDomain, Win, references, walk
+from dpproxy.tree.relation import (
+    Aggregate,
+    Contribution,
+    ContributionLimits,
+    Distinct,
+    Identity,
+    Padding,
+    Project,
+    Rows,
+    outer_columns,
+)
 
 MAX_TILES = 1_000  # declared groups of ntile(n)
 

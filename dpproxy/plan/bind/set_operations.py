@@ -19,9 +19,16 @@ from dpproxy.plan.bind.scope import reading
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, Relation, Taint, ValuesDomain
-from dpproxy.plan.logical.relation import (
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
+from dpproxy.plan.properties.facts import as_type
+from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
+from dpproxy.plan.refusals import mixed_rows, unsupported
+from dpproxy.policy.catalog import same_kind
+from dpproxy.sql.dialect import position
+from dpproxy.sql.types import common
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, Relation, Taint, ValuesDomain
+from dpproxy.tree.relation import (
     Beside,
     Contribution,
     ContributionLimits,
@@ -32,13 +39,6 @@ from dpproxy.plan.logical.relation import (
     Union,
     Values,
 )
-from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
-from dpproxy.plan.properties.facts import as_type
-from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
-from dpproxy.plan.refusals import mixed_rows, unsupported
-from dpproxy.policy.catalog import same_kind
-from dpproxy.sql.dialect import position
-from dpproxy.sql.types import common
 
 
 class SetOperation:

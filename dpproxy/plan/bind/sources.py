@@ -17,12 +17,12 @@ from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.bind.tables import scan_table
 from dpproxy.plan.bind.values import values_item
 from dpproxy.plan.known_tables import Cte, Env
-from dpproxy.plan.logical.expr import TableDomain
-from dpproxy.plan.logical.relation import Public
 from dpproxy.plan.refusals import positioned, private_in_public, unsupported, unsupported_form
 from dpproxy.sql.dialect import copied, ident, position
 from dpproxy.sql.statements import VIRTUAL_SCHEMA, parse
 from dpproxy.sql.trees import outermost_queries, sources_of
+from dpproxy.tree.expr import TableDomain
+from dpproxy.tree.relation import Public
 
 
 class Sources:

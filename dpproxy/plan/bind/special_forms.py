@@ -15,11 +15,11 @@ from dpproxy.errors import INVALID_TEXT_REPRESENTATION, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import instants, literals, numbers, operators, patterns, scalars, texts, times
 from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, InList, Lit
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.array_text import array_items
 from dpproxy.sql.dialect import ident, to_sql
 from dpproxy.sql.types import type_name
+from dpproxy.tree.expr import Call, Case, Cast, Expr, InList, Lit
 
 MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison
 

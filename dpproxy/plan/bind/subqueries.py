@@ -25,7 +25,15 @@ from dpproxy.plan.bind.windows import bind_window
 from dpproxy.plan.context import Clock, Counter
 from dpproxy.plan.functions import operators, time_zones
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import (
+from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.refusals import NoMember, unsupported, unsupported_form
+from dpproxy.sql.correlation import mark_outer
+from dpproxy.sql.dialect import copied, position, to_sql
+from dpproxy.sql.row_makers import as_rows
+from dpproxy.sql.trees import contains_aggregate, only_counts
+from dpproxy.sql.types import NUMBERS, TEXTS, TIMES
+from dpproxy.tree.expr import (
     Agg,
     Call,
     Case,
@@ -41,15 +49,7 @@ from dpproxy.plan.logical.expr import (
     conjunction,
     references,
 )
-from dpproxy.plan.logical.relation import Aggregate, Rows, of_somebody
-from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
-from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.refusals import NoMember, unsupported, unsupported_form
-from dpproxy.sql.correlation import mark_outer
-from dpproxy.sql.dialect import copied, position, to_sql
-from dpproxy.sql.row_makers import as_rows
-from dpproxy.sql.trees import contains_aggregate, only_counts
-from dpproxy.sql.types import NUMBERS, TEXTS, TIMES
+from dpproxy.tree.relation import Aggregate, Rows, of_somebody
 
 
 class Subqueries:

@@ -14,9 +14,13 @@ from fractions import Fraction
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
-from dpproxy.plan.logical.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
-from dpproxy.plan.logical.interval import OPEN, Interval, interval, number
-from dpproxy.plan.logical.relation import (
+from dpproxy.plan.properties.facts import literal_number
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.sql.types import INTEGERS, TEXTS
+from dpproxy.tree.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
+from dpproxy.tree.interval import OPEN, Interval, interval, number
+from dpproxy.tree.relation import (
     Beside,
     Contribution,
     ContributionLimits,
@@ -27,10 +31,6 @@ from dpproxy.plan.logical.relation import (
     Rows,
     Scan,
 )
-from dpproxy.plan.properties.facts import literal_number
-from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
-from dpproxy.sql.types import INTEGERS, TEXTS
 
 UNNUMBERED = -1
 _MICROSECOND = dt.timedelta(microseconds=1)

@@ -12,11 +12,11 @@ from dpproxy.plan.bind.results import Item
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.functions.operators import common_type
-from dpproxy.plan.logical.expr import Column, Lit
-from dpproxy.plan.logical.relation import Contribution, Rows, Values
 from dpproxy.plan.properties.fanout import beside_values
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import ident
+from dpproxy.tree.expr import Column, Lit
+from dpproxy.tree.relation import Contribution, Rows, Values
 
 MAX_ROWS = 10_000
 

@@ -19,8 +19,6 @@ from dpproxy.plan.bind.group_facts import equal_ids
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context
 from dpproxy.plan.functions import literals, operators
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, Ref, Win, rebuilt
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
@@ -28,6 +26,8 @@ from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.plan.rewrite.lateral_lookups import LIMITED
 from dpproxy.sql.dialect import position
 from dpproxy.sql.function_names import AGGREGATES
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, Ref, Win, rebuilt
+from dpproxy.tree.relation import Rows
 
 _RANKS = {"row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist"}
 _PERCENTILES = "Or compare with percentiles: x <= (SELECT percentile_disc(0.25) WITHIN GROUP (ORDER BY x) FROM ...)."

@@ -17,9 +17,9 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dpproxy.plan.logical.expr import Call, Cast, Expr, Lit, rebuilt
 from dpproxy.plan.properties.time_bounds import start_of
 from dpproxy.sql.types import INTEGERS, TIMES
+from dpproxy.tree.expr import Call, Cast, Expr, Lit, rebuilt
 
 _STAMPS = ("timestamp", "timestamptz")
 _MICRO = dt.timedelta(microseconds=1)

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, arithmetic
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 MAX_DIGITS = 100  # of both constants together
 _EXACT: dict[str, Callable[[Decimal, Decimal], Decimal]] = {"+": Decimal.__add__, "-": Decimal.__sub__, "*": Decimal.__mul__}

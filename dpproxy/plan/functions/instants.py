@@ -15,9 +15,9 @@ from dpproxy.plan.functions.operators import added, alike, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.time_formats import to_timestamp
 from dpproxy.plan.functions.times import extract, timestamp
-from dpproxy.plan.logical.expr import Call, Expr, Lit
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import TIMES
+from dpproxy.tree.expr import Call, Expr, Lit
 
 
 def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:

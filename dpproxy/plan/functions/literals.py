@@ -11,11 +11,11 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 
-from dpproxy.plan.logical.expr import Expr, Hole, Lit
 from dpproxy.plan.properties.interval_fields import interval_text
 from dpproxy.plan.refusals import CONSTANT, OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.booleans import boolean
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
+from dpproxy.tree.expr import Expr, Hole, Lit
 
 
 def literal_text(expr: Expr, what: str) -> str:

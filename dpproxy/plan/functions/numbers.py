@@ -16,10 +16,10 @@ from dpproxy.plan.functions.literals import check_count, coerce
 from dpproxy.plan.functions.operators import common_type, compare, multiply, negate, plus
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.texts import whole_number
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, common
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 FIRST = "dpproxy_first"
 """Our own function: of a value, NULL is the least it can be."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, TIMES
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 Builder = Callable[[Sequence[Expr]], Expr]
 

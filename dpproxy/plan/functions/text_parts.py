@@ -13,9 +13,9 @@ from dpproxy.errors import INVALID_PARAMETER_VALUE, SUBSTRING_ERROR, Refusal
 from dpproxy.plan.functions.literals import as_text, check_count, coerce
 from dpproxy.plan.functions.operators import compare, minus, plus
 from dpproxy.plan.functions.scalars import Builder
-from dpproxy.plan.logical.expr import Call, Case, Expr, Lit
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import TEXTS
+from dpproxy.tree.expr import Call, Case, Expr, Lit
 
 FAR = 1_000_000_000  # characters: more than any text has
 _PLACES = ("int2", "int4")

@@ -12,9 +12,9 @@ from dpproxy.errors import INVALID_PARAMETER_VALUE, PROGRAM_LIMIT_EXCEEDED, SUBS
 from dpproxy.plan.functions.literals import as_text, coerce, literal_text
 from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.scalars import Builder, boolean_letter
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, walk
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.types import TEXTS
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, walk
 
 MAX_REPEATS = 1000
 MAX_FIELDS = 100

@@ -16,10 +16,10 @@ from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.patterns import regex
 from dpproxy.plan.functions.scalars import Builder
 from dpproxy.plan.functions.times import timestamp
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.strftime import as_to_char
 from dpproxy.sql.types import NUMBERS, TIMES
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 _TOKEN = re.compile(
     r"(FM|fm)?(HH24|HH12|HH|MI|SS|IYYY|YYYY|YY|IW|WW|W(?![A-Za-z])|DDD|MM|Q|ID|AM|PM|DD|D(?![A-Za-z])|MONTH|DAY|MON|DY)"

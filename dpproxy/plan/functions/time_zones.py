@@ -20,8 +20,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.logical.expr import Call, Cast, Column, Expr, Lit, SeriesDomain
-from dpproxy.plan.logical.interval import Interval
+from dpproxy.tree.expr import Call, Cast, Column, Expr, Lit, SeriesDomain
+from dpproxy.tree.interval import Interval
 
 _NAME = re.compile(r"[A-Z][A-Za-z_]+(/[A-Z][A-Za-z_+\-0-9]+){1,2}")
 _DAY = 86400

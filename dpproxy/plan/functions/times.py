@@ -12,10 +12,10 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.functions.literals import check_count, coerce, literal_text, typed_literal
 from dpproxy.plan.functions.operators import compare, minus, multiply, negate, plus
 from dpproxy.plan.functions.scalars import Builder
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit
 from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.strftime import PARTS
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 _WHOLE = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "isoyear"}
 _DERIVED = {"century": (99, 100), "millennium": (999, 1000)}

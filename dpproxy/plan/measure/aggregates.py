@@ -13,8 +13,6 @@ from fractions import Fraction
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
-from dpproxy.plan.logical.expr import Agg, Expr, Lit, Ref
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.measure import (
     durations,
     enclosures,
@@ -32,6 +30,8 @@ from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
+from dpproxy.tree.expr import Agg, Expr, Lit, Ref
+from dpproxy.tree.interval import OPEN, Interval
 
 LIMIT = 2**62  # basis columns stay within it
 LARGEST_FACTOR = 10**9  # of a count: what is beyond is summed like any other number

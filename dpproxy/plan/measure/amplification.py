@@ -41,11 +41,11 @@ from collections.abc import Iterable, Mapping
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.context import Context
-from dpproxy.plan.logical.expr import Expr, Relation
-from dpproxy.plan.logical.relation import Beside
 from dpproxy.plan.measure.row_costs import ROWS, Cost, Estimate
 from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.row_flows import FAR
+from dpproxy.tree.expr import Expr, Relation
+from dpproxy.tree.relation import Beside
 
 SIZE = 1_000_000
 TEXTS = 10_000

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.plan.engines.base import split_holes
-from dpproxy.plan.logical.measured import Test
+from dpproxy.engines.base import split_holes
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
 from dpproxy.privacy.measurement import Names
+from dpproxy.tree.measured import Test
 
 UNITS, BEYOND = "units", "beyond"
 _BOUNDING = Bounding(1, 1, False, False, None, ("how many units the bounds cut: not part of the answer, said after it",))

@@ -1,6 +1,6 @@
 """From how contributions are bounded to the tree of a measurement's query: rows of units in, bounded integers by group out.
 
-Knows: PRIVACY.md section 3, basis columns, the nodes of `plan.logical.measured`. Must not know: policies, how bounds were chosen,
+Knows: PRIVACY.md section 3, basis columns, the nodes of `tree.measured`. Must not know: policies, how bounds were chosen,
 noise, SQL text but for the order of keys. The order of bounding is fixed: rows (values clamped, on their grid) -> per unit and
 group -> groups per unit -> across units.
 """
@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dpproxy.plan.engines.measured import Source
-from dpproxy.plan.logical.expr import Column, Expr, Ref
-from dpproxy.plan.logical.measured import (
+from dpproxy.engines.measured import Source
+from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec
+from dpproxy.tree.expr import Column, Expr, Ref
+from dpproxy.tree.measured import (
     Added,
     Beyond,
     Buckets,
@@ -47,7 +48,6 @@ from dpproxy.plan.logical.measured import (
     ValueCount,
     ValueSum,
 )
-from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from dpproxy.plan.logical.expr import Call, Case, Column, Expr, InList, Ref, children, references
-from dpproxy.plan.logical.interval import OPEN, Interval, meet
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.properties import rows_per_value
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.tree.expr import Call, Case, Column, Expr, InList, Ref, children, references
+from dpproxy.tree.interval import OPEN, Interval, meet
+from dpproxy.tree.relation import Rows
 
 
 def clamped_columns(

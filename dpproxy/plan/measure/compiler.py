@@ -13,14 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from dpproxy.engines.base import Engine
+from dpproxy.engines.measured import Query, Source
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
+from dpproxy.kernel.verdict import Trees
 from dpproxy.plan.context import Context
-from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.engines.measured import Query, Source
-from dpproxy.plan.kernel.verdict import Trees
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.measured import Statement, Test
-from dpproxy.plan.logical.relation import Rows, of_somebody
 from dpproxy.plan.measure import clamps, coverage, stored_shapes
 from dpproxy.plan.measure.bounding import Builder
 from dpproxy.plan.measure.output_weights import Output
@@ -38,6 +35,9 @@ from dpproxy.plan.properties.key_domains import Dense, dense_domain
 from dpproxy.privacy.measurement import Names
 from dpproxy.privacy.running_sums import Running
 from dpproxy.sql.effort import step
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.measured import Statement, Test
+from dpproxy.tree.relation import Rows, of_somebody
 
 WORTH_CHOOSING = 20  # declared groups a unit may be in, for each of the k asked for: their counts are several times as exact
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate

@@ -19,9 +19,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from dpproxy.plan.engines.key_domains import part_text
-from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.expr import (
+from dpproxy.engines.key_domains import part_text
+from dpproxy.engines.relations import Renderer
+from dpproxy.plan.model import LeftOut
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.key_domains import Dense, Part
+from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.plan.properties.null_padding import not_true
+from dpproxy.plan.properties.stray_values import values_beyond
+from dpproxy.sql.types import INTEGERS
+from dpproxy.tree.expr import (
     Call,
     Case,
     Column,
@@ -37,14 +44,7 @@ from dpproxy.plan.logical.expr import (
     conjuncts,
     references,
 )
-from dpproxy.plan.logical.interval import OPEN, meet
-from dpproxy.plan.model import LeftOut
-from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.key_domains import Dense, Part
-from dpproxy.plan.properties.narrowing import narrowed_bound
-from dpproxy.plan.properties.null_padding import not_true
-from dpproxy.plan.properties.stray_values import values_beyond
-from dpproxy.sql.types import INTEGERS
+from dpproxy.tree.interval import OPEN, meet
 
 BOTH = {"false", "true"}
 

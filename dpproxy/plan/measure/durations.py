@@ -21,9 +21,6 @@ from functools import reduce
 from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.constant_times import interval_of
 from dpproxy.plan.functions.times import extract
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Agg, Call, Case, Expr, Lit, Ref
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
@@ -31,6 +28,9 @@ from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.decimals import decimal
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Agg, Call, Case, Expr, Lit, Ref
+from dpproxy.tree.interval import OPEN, Interval
 
 DAY = 86_400
 """Seconds of a day, as PostgreSQL compares intervals."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 
-from dpproxy.plan.logical.expr import FALSE, TRUE, Call, Expr, Lit
 from dpproxy.sql.types import INTEGERS
+from dpproxy.tree.expr import FALSE, TRUE, Call, Expr, Lit
 
 FOLDED: Mapping[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 INT32 = 2**31 - 1  # beyond, PostgreSQL may refuse what folding would allow

@@ -12,10 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
-from dpproxy.plan.engines.base import Engine, split_holes
-from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, walk
-from dpproxy.plan.logical.relation import ContributionLimits, Filter, Rows
+from dpproxy.engines.base import Engine, split_holes
+from dpproxy.engines.relations import Renderer
 from dpproxy.plan.measure import coverage
 from dpproxy.plan.measure.compiler import Compiled, Compiler
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
@@ -25,6 +23,8 @@ from dpproxy.plan.properties.key_domains import dense_domain
 from dpproxy.privacy.measurement import Accept, KeyGroups, Names
 from dpproxy.sql.template import Param, Text
 from dpproxy.sql.types import FLOATS, INTEGERS
+from dpproxy.tree.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, walk
+from dpproxy.tree.relation import ContributionLimits, Filter, Rows
 
 _COUNT = BasisSpec("count", None, None, "")
 _ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpproxy.plan.logical.expr import Call, Cast, Expr, Lit, conjunction
 from dpproxy.plan.measure import enclosures, output_weights
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import BasisSpec
@@ -20,6 +19,7 @@ from dpproxy.plan.properties.grid import grid_of, on_grid
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.types import FLOATS
+from dpproxy.tree.expr import Call, Cast, Expr, Lit, conjunction
 
 SINGLE = {"var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"}
 PAIRED = {"corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy"}

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from dpproxy.plan.logical.expr import Column, Expr, Lit, Relation
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
+from dpproxy.tree.expr import Column, Expr, Lit, Relation
 
 MOVING = (
     "the time of day is in this query, so that asking again measures and charges again; "

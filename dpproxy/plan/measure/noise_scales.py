@@ -16,9 +16,9 @@ from fractions import Fraction
 from itertools import islice
 from typing import Literal
 
+from dpproxy.engines.base import template
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NoRoom, Refusal
 from dpproxy.plan.context import Context
-from dpproxy.plan.engines.base import template
 from dpproxy.plan.measure.charge_division import Share, divided, too_small
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.running import names_of_sums, running_note

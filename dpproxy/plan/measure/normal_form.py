@@ -19,7 +19,12 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from dpproxy.plan.logical.expr import (
+from dpproxy.plan.measure.expression_folding import FOLDED, compared, flat, folded
+from dpproxy.plan.measure.normal_steps import STEPS, check_rows, check_step
+from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
+from dpproxy.plan.properties.equivalence import equalities
+from dpproxy.sql.types import INTEGERS
+from dpproxy.tree.expr import (
     FALSE,
     TRUE,
     Call,
@@ -36,12 +41,7 @@ from dpproxy.plan.logical.expr import (
     has_subquery,
     rebuilt,
 )
-from dpproxy.plan.logical.relation import Filter, Join, Project, Rows, Scan
-from dpproxy.plan.measure.expression_folding import FOLDED, compared, flat, folded
-from dpproxy.plan.measure.normal_steps import STEPS, check_rows, check_step
-from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
-from dpproxy.plan.properties.equivalence import equalities
-from dpproxy.sql.types import INTEGERS
+from dpproxy.tree.relation import Filter, Join, Project, Rows, Scan
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 _SYMMETRIC = frozenset({"=", "<>", "is_distinct", "is_not_distinct"})

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
-from dpproxy.plan.logical.expr import Column, Expr, Relation, conjunction, conjuncts, references
-from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Rows, Union
 from dpproxy.plan.properties.equivalence import equalities
+from dpproxy.tree.expr import Column, Expr, Relation, conjunction, conjuncts, references
+from dpproxy.tree.relation import Aggregate, Distinct, Filter, Join, Project, Public, Rows, Union
 
 
 class Form(Protocol):

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.plan.context import MAX_STAGED_ROWS, Context
-from dpproxy.plan.logical.expr import Column, Exists, Expr, InQuery, Ref, Relation, Scalar, Win, conjuncts, references
-from dpproxy.plan.logical.relation import Aggregate, Beside, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.fanout import beside_values
 from dpproxy.plan.properties.row_flows import (
@@ -38,6 +36,8 @@ from dpproxy.plan.properties.row_flows import (
 )
 from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.data_claims import found_by
+from dpproxy.tree.expr import Column, Exists, Expr, InQuery, Ref, Relation, Scalar, Win, conjuncts, references
+from dpproxy.tree.relation import Aggregate, Beside, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 
 ROWS = 30_000
 """More is refused."""

@@ -13,8 +13,6 @@ from fractions import Fraction
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
 from dpproxy.plan.functions.constant_times import stamp_of
-from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, SeriesDomain, ValuesDomain
-from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import durations
 from dpproxy.plan.measure.specs import SelectionSpec
 from dpproxy.plan.properties.facts import facts
@@ -24,6 +22,8 @@ from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.decimals import decimal
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, SeriesDomain, ValuesDomain
+from dpproxy.tree.interval import Interval
 
 MAX_SIZE = 2**40  # points of a grid (mechanisms.exponential.MAX_SIZE)
 MAX_SECONDS = 2**32  # what an engine rounds to whole steps without error; a grid of seconds reaches the year 2106

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.output_weights import Kind
 from dpproxy.plan.properties.key_domains import Dense
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.interval import OPEN, Interval
 
 PRECISION = 2**20
 

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
+from dpproxy.engines.base import Engine
+from dpproxy.engines.key_domains import coded_keys
+from dpproxy.engines.measured import Query, Source
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.engines.key_domains import coded_keys
-from dpproxy.plan.engines.measured import Query, Source
-from dpproxy.plan.logical.expr import TableDomain, ValuesDomain
-from dpproxy.plan.logical.measured import (
+from dpproxy.tree.expr import TableDomain, ValuesDomain
+from dpproxy.tree.measured import (
     Added,
     Buckets,
     Contributions,

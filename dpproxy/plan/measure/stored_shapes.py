@@ -13,14 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
+from dpproxy.engines import engine
+from dpproxy.engines.base import Engine
+from dpproxy.engines.key_domains import coded_keys
+from dpproxy.engines.measured import Query, Source
+from dpproxy.engines.relations import Renderer
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.engines.key_domains import coded_keys
-from dpproxy.plan.engines.measured import Query, Source
-from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.measured import (
+from dpproxy.plan.measure import shape_costs
+from dpproxy.plan.measure.stored_definitions import groups_of, looks_again, members, numbered, stages, sums_of, without_fresh
+from dpproxy.plan.properties.facts import facts
+from dpproxy.sql.template import Dialect
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.measured import (
     Added,
     Buckets,
     Coding,
@@ -50,10 +54,6 @@ from dpproxy.plan.logical.measured import (
     contributions_of,
     rows_of,
 )
-from dpproxy.plan.measure import shape_costs
-from dpproxy.plan.measure.stored_definitions import groups_of, looks_again, members, numbered, stages, sums_of, without_fresh
-from dpproxy.plan.properties.facts import facts
-from dpproxy.sql.template import Dialect
 
 
 @dataclass(frozen=True)

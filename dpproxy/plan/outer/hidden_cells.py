@@ -17,10 +17,10 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
-from dpproxy.plan.logical.expr import Call, Case, Cast, Column, Expr, InList, Lit, Ref, SeriesDomain, ValuesDomain, conjunction
 from dpproxy.plan.properties.stray_values import values_beyond
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.types import INTEGERS, TEXTS
+from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, InList, Lit, Ref, SeriesDomain, ValuesDomain, conjunction
 
 _OF_DAYS = {"trunc_time", "year", "month", "quarter", "week", "day", "dow", "isodow", "doy", "isoyear"}
 """What is never NULL of a day that is not."""

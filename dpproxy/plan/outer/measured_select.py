@@ -21,13 +21,6 @@ from dpproxy.plan.bind.scope import Scope, resolve_group_item
 from dpproxy.plan.bind.select import has_aggregates
 from dpproxy.plan.bind.subqueries import Subqueries
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import (
-    Agg,
-    Expr,
-    Ref,
-    Taint,
-)
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.aggregates import (
     Counted,
     aggregate_output,
@@ -58,6 +51,13 @@ from dpproxy.sql.output_names import output_name
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.types import TEXTS
+from dpproxy.tree.expr import (
+    Agg,
+    Expr,
+    Ref,
+    Taint,
+)
+from dpproxy.tree.relation import Rows
 
 MOST_BASES = 6  # of one aggregate: a correlation's
 _EXTREMES = dict.fromkeys(("min", "max"), TEXTS) | dict.fromkeys(("bool_or", "bool_and", "every"), ("bool",))

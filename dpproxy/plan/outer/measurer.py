@@ -13,12 +13,12 @@ from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import ReleasedResult
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.released_source import released_source
 from dpproxy.plan.outer.staging import Stager
 from dpproxy.plan.refusals import unsupported
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.relation import Rows
 
 
 @dataclass

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpproxy.plan.logical.expr import Agg
 from dpproxy.plan.measure.aggregates import Counted
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls, is_aggregate
+from dpproxy.tree.expr import Agg
 
 Bind = Callable[[exp.Expr], Agg | None]
 """An aggregate call as it is bound; None for what cannot be."""

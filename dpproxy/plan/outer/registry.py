@@ -12,13 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from dpproxy.engines import engine
+from dpproxy.engines.base import Engine
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.logical.expr import Agg, Call, Expr, Hole, conjunction
-from dpproxy.plan.logical.relation import Beside, Rows
 from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.moving_constants import moves
@@ -31,6 +29,8 @@ from dpproxy.plan.properties import fanout
 from dpproxy.sql.dialect import copied, position
 from dpproxy.sql.types import wire_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
+from dpproxy.tree.expr import Agg, Call, Expr, Hole, conjunction
+from dpproxy.tree.relation import Beside, Rows
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 

@@ -14,8 +14,6 @@ from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.bind import joins
-from dpproxy.plan.logical.expr import Call, Column, Exists, Ref, conjunction
-from dpproxy.plan.logical.relation import Filter, Rows, Staged
 from dpproxy.plan.measure.bound_cuts import open_ends
 from dpproxy.plan.measure.charge_division import MOST_GROUPS
 from dpproxy.plan.measure.compiler import Compiled
@@ -28,6 +26,8 @@ from dpproxy.plan.outer.registry import Registry
 from dpproxy.privacy.epsilon_split import LEAST
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.types import wire_type
+from dpproxy.tree.expr import Call, Column, Exists, Ref, conjunction
+from dpproxy.tree.relation import Filter, Rows, Staged
 
 NOTES = ("each grouping set is measured by itself", "the other grouping sets are added up from the finest")
 HELD = "all values of a key that are not declared are one cell more, which totals are made of; it is not shown"

@@ -10,11 +10,11 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
-from dpproxy.plan.logical.expr import Expr
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.running import Series
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.relation import Rows
 
 MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
 

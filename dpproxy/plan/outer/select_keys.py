@@ -13,7 +13,6 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refus
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.logical.expr import Cast, Expr, Ref, Taint, references
 from dpproxy.plan.outer.labels import Labels
 from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.plan.properties.facts import facts
@@ -21,6 +20,7 @@ from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import is_aggregate
 from dpproxy.sql.types import FLOATS, TEXTS
+from dpproxy.tree.expr import Cast, Expr, Ref, Taint, references
 
 MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
 _NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)

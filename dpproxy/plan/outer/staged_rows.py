@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from dpproxy.plan.context import TOO_MANY_ROWS
-from dpproxy.plan.logical.expr import Column
-from dpproxy.plan.logical.interval import OPEN, Interval
-from dpproxy.plan.logical.relation import Beside
 from dpproxy.plan.properties.fanout import beside_series
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.trees import contains_aggregate
 from dpproxy.sql.types import FLOATS, type_name
+from dpproxy.tree.expr import Column
+from dpproxy.tree.interval import OPEN, Interval
+from dpproxy.tree.relation import Beside
 
 ONE_ROW, KEY, BOUND = "dpproxy_one_row", "dpproxy_key", "dpproxy_bound"
 """Notes that a measured SELECT carries after it was rewritten: it has one row; which output is its only key; and that the formula

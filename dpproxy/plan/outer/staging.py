@@ -12,9 +12,6 @@ from sqlglot import exp
 
 from dpproxy.plan.bind.results import Item, ReleasedResult, alias_columns, renamed
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.logical.expr import Column, Expr
-from dpproxy.plan.logical.interval import OPEN
-from dpproxy.plan.logical.relation import Contribution, Rows, Staged
 from dpproxy.plan.measure.row_costs import most_staged_rows
 from dpproxy.plan.outer.array_sources import session_local
 from dpproxy.plan.outer.registry import Registry
@@ -26,6 +23,9 @@ from dpproxy.sql.dialect import copied, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import mentions
 from dpproxy.sql.types import wire_type
+from dpproxy.tree.expr import Column, Expr
+from dpproxy.tree.interval import OPEN
+from dpproxy.tree.relation import Contribution, Rows, Staged
 
 
 @dataclass

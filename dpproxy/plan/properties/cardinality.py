@@ -15,8 +15,10 @@ from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import (
+from dpproxy.plan.properties.facts import as_type, facts, literal_number
+from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import (
     Call,
     Case,
     Cast,
@@ -32,9 +34,7 @@ from dpproxy.plan.logical.expr import (
     rebuilt,
     references,
 )
-from dpproxy.plan.logical.interval import OPEN, Interval
-from dpproxy.plan.properties.facts import as_type, facts, literal_number
-from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.tree.interval import OPEN, Interval
 
 _DAY = Fraction(86400)
 _TIMES = ("timestamp", "timestamptz")

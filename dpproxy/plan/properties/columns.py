@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpproxy.plan.context import Counter
-from dpproxy.plan.logical.expr import Column, Expr, SeriesDomain, ValuesDomain, Win, references, walk
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import TEXTS
+from dpproxy.tree.expr import Column, Expr, SeriesDomain, ValuesDomain, Win, references, walk
 
 
 def computed_column(counter: Counter, name: str, expr: Expr) -> Column:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from dpproxy.plan.logical.expr import Call, Column, Expr, Ref
 from dpproxy.policy.catalog import same_kind
+from dpproxy.tree.expr import Call, Column, Expr, Ref
 
 
 def equalities(conditions: Iterable[Expr]) -> list[tuple[Column, Column]]:

@@ -12,8 +12,14 @@ import datetime as dt
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import (
+from dpproxy.plan.properties import function_bounds
+from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, lasting, times_unit
+from dpproxy.plan.properties.operation_bounds import ONE, RULES
+from dpproxy.plan.properties.text_length import longest_text
+from dpproxy.plan.properties.time_bounds import truncated, years
+from dpproxy.sql.types import INTEGERS
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import (
     Agg,
     Call,
     Case,
@@ -31,13 +37,7 @@ from dpproxy.plan.logical.expr import (
     Win,
     children,
 )
-from dpproxy.plan.logical.interval import OPEN, Interval
-from dpproxy.plan.properties import function_bounds
-from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, lasting, times_unit
-from dpproxy.plan.properties.operation_bounds import ONE, RULES
-from dpproxy.plan.properties.text_length import longest_text
-from dpproxy.plan.properties.time_bounds import truncated, years
-from dpproxy.sql.types import INTEGERS
+from dpproxy.tree.interval import OPEN, Interval
 
 SPANS = {
     "int2": Interval(Fraction(-(2**15)), Fraction(2**15 - 1)),

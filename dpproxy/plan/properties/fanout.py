@@ -14,11 +14,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import prod
 
-from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
-from dpproxy.plan.logical.relation import Beside, ContributionLimits, Rows, RowsPerValue, Values
 from dpproxy.plan.properties import rows_per_value
 from dpproxy.plan.properties.interval_fields import interval_text
 from dpproxy.plan.refusals import unsupported
+from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
+from dpproxy.tree.relation import Beside, ContributionLimits, Rows, RowsPerValue, Values
 
 MANY = 100  # groups a unit is taken to reach of rows whose number is not known when the statement is planned
 MOST = 10**6  # rows or groups of one unit: a product beyond is no bound, and the noise would be beyond use

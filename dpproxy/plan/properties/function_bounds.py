@@ -12,8 +12,8 @@ from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.interval import OPEN, Interval
+from dpproxy.tree import interval as iv
+from dpproxy.tree.interval import OPEN, Interval
 
 DIGITS = 6
 LARGEST = 10**15  # of a bound worth having: grids are of BIGINT

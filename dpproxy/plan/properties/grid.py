@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.properties.facts import facts
+from dpproxy.tree.expr import Expr
 
 AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cut into about this many steps
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Call, Expr, Lit
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.refusals import unsupported
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Call, Expr, Lit
+from dpproxy.tree.interval import OPEN, Interval
 
 INTERVAL_PARTS = {"year": 200_000_000, "month": 11, "day": 2**31, "hour": 2_600_000_000, "minute": 59, "second": 60}
 """How large fields of any interval are; hours are not carried into days, nor days into months."""

@@ -12,7 +12,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from dpproxy.plan.logical.expr import (
+from dpproxy.plan.properties import cardinality
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.key_origins import clipped, expanded, local_days, on_clock
+from dpproxy.plan.properties.stray_values import Trial, trial
+from dpproxy.sql.types import INTEGERS, NUMBERS
+from dpproxy.tree.expr import (
     Call,
     Case,
     Cast,
@@ -32,13 +37,8 @@ from dpproxy.plan.logical.expr import (
     references,
     walk,
 )
-from dpproxy.plan.logical.measured import Declared, DeclaredPart
-from dpproxy.plan.logical.relation import Public, Rows, Scan, is_public_list
-from dpproxy.plan.properties import cardinality
-from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.key_origins import clipped, expanded, local_days, on_clock
-from dpproxy.plan.properties.stray_values import Trial, trial
-from dpproxy.sql.types import INTEGERS, NUMBERS
+from dpproxy.tree.measured import Declared, DeclaredPart
+from dpproxy.tree.relation import Public, Rows, Scan, is_public_list
 
 MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones included
 MAX_INPUTS = 2_000_000  # declared values an engine enumerates to find the groups there can be: well under a second

@@ -12,8 +12,8 @@ import datetime as dt
 import zoneinfo
 from collections.abc import Mapping, Sequence
 
-from dpproxy.plan.logical.expr import Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, SeriesDomain, rebuilt, walk
 from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, SeriesDomain, rebuilt, walk
 
 MAX_ORIGIN = 200  # nodes of an expression that a column is known to hold
 _DAY = 86_400

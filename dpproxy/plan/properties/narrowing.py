@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.expr import Call, Column, Expr, InList, Lit, Ref
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties.facts import literal_number
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Call, Column, Expr, InList, Lit, Ref
+from dpproxy.tree.interval import OPEN, Interval
 
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 

@@ -7,7 +7,7 @@ when those rows add nothing to it: when its argument is NULL, or its FILTER not 
 
 from __future__ import annotations
 
-from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, InList, Lit, Ref
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, InList, Lit, Ref
 
 LENIENT = {"and", "or", "coalesce", "least", "greatest", "is_null", "is_not_null", "is_true", "is_not_true", "is_false",
             "is_not_false", "is_distinct", "is_not_distinct"}  # fmt: skip

@@ -11,9 +11,9 @@ import datetime as dt
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties import function_bounds
+from dpproxy.tree import interval as iv
+from dpproxy.tree.interval import OPEN, Interval
 
 ONE = Fraction(1)
 

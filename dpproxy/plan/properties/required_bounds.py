@@ -6,10 +6,10 @@ Knows: facts of expressions. Must not know: mechanisms.
 from __future__ import annotations
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.logical.expr import Agg, Column, Expr, Ref, Taint, references
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import NUMBERS, TEXTS
+from dpproxy.tree.expr import Agg, Column, Expr, Ref, Taint, references
 
 LARGEST = 10**60  # of any summed value: its square and the products of two still are doubles
 

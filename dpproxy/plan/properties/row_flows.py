@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dpproxy.plan.logical.expr import Call, Column, Exists, Expr, InQuery, Ref, Relation, Scalar, children, conjuncts, references
-from dpproxy.plan.logical.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Union
 from dpproxy.plan.properties import text_growth
+from dpproxy.tree.expr import Call, Column, Exists, Expr, InQuery, Ref, Relation, Scalar, children, conjuncts, references
+from dpproxy.tree.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Union
 
 AGAIN = 10
 """What rows of a person count as that are joined with each of that person's rows: their number is bounded by nothing."""

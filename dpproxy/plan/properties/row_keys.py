@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.plan.logical.expr import Expr, Ref
-from dpproxy.plan.logical.relation import Rows
 from dpproxy.plan.properties import fanout
 from dpproxy.plan.properties.equivalence import equalities
+from dpproxy.tree.expr import Expr, Ref
+from dpproxy.tree.relation import Rows
 
 
 def of_joined(parts: Sequence[Rows], conditions: Sequence[Expr]) -> frozenset[int]:

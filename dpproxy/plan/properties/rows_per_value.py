@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from dpproxy.plan.logical.expr import Column, Expr, Ref, Win
-from dpproxy.plan.logical.relation import Contribution, ContributionLimits, Numbered, Rows, RowsPerValue
 from dpproxy.plan.properties.equivalence import equal_to
 from dpproxy.plan.properties.narrowing import narrowed_bound
+from dpproxy.tree.expr import Column, Expr, Ref, Win
+from dpproxy.tree.relation import Contribution, ContributionLimits, Numbered, Rows, RowsPerValue
 
 MOST_KNOWN = 8  # of one relation: what is known of two sides of a join multiplies
 

@@ -19,7 +19,10 @@ from datetime import date, timedelta
 from fractions import Fraction
 from itertools import product
 
-from dpproxy.plan.logical.expr import (
+from dpproxy.plan.properties.facts import SPANS, facts, literal_number
+from dpproxy.plan.properties.null_padding import LENIENT
+from dpproxy.sql.types import INTEGERS, TEXTS
+from dpproxy.tree.expr import (
     FALSE,
     Call,
     Case,
@@ -38,10 +41,7 @@ from dpproxy.plan.logical.expr import (
     references,
     walk,
 )
-from dpproxy.plan.logical.measured import Strays, Text
-from dpproxy.plan.properties.facts import SPANS, facts, literal_number
-from dpproxy.plan.properties.null_padding import LENIENT
-from dpproxy.sql.types import INTEGERS, TEXTS
+from dpproxy.tree.measured import Strays, Text
 
 MAX_TOGETHER = 4  # tests of one column whose results are tried in all combinations: 3**4; of more, each by itself
 _ORDER = {"<", "<=", ">", ">="}

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from dpproxy.plan.logical.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Ref, Win, children
 from dpproxy.sql.types import TEXTS
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Ref, Win, children
 
 CUTS = (1_000_000, 100_000, 10_000, 2_000, 1_000, 500, 250, 100)
 """Characters at which columns are cut where longer texts are made of them: the first that suffices."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.plan.logical.expr import Call, Case, Cast, Expr, Lit, Ref
+from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, Ref
 
 _SAME = {"lower", "upper", "trim", "btrim", "ltrim", "rtrim", "reverse", "substring_from", "split_part", "initcap", "translate"}
 """No longer than their first argument."""

@@ -10,8 +10,8 @@ import datetime as dt
 from collections.abc import Callable
 from fractions import Fraction
 
-from dpproxy.plan.logical import interval as iv
-from dpproxy.plan.logical.interval import Interval
+from dpproxy.tree import interval as iv
+from dpproxy.tree.interval import Interval
 
 _MICRO = dt.timedelta(microseconds=1)
 _CLOCK_UNITS = {"microseconds": 1, "milliseconds": 1000, "second": 10**6, "minute": 60 * 10**6, "hour": 3600 * 10**6}

@@ -339,7 +339,7 @@ def _price(charge: PlanAccount) -> str:
 
 
 def _delta(value: float) -> str:
-    """To its last digit, as notices, tables and the command line spell it (`budget.ledger.decimal`)."""
+    """To its last digit, as notices, tables and the command line spell it (`ledger.ledger.decimal`)."""
     return f"{Decimal(repr(value)):f}"
 
 

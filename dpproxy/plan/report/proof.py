@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dpproxy.plan.kernel.contributions import Found, Reach
-from dpproxy.plan.kernel.verdict import Derived
+from dpproxy.kernel.contributions import Found, Reach
+from dpproxy.kernel.verdict import Derived
 from dpproxy.privacy.measurement import Basis, Measurement
 
 _NORMS = {0: "each group", 1: "l1", 2: "l2"}

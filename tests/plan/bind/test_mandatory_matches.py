@@ -8,9 +8,9 @@ import pytest
 
 from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.context import Context, Settings
-from dpproxy.plan.logical.expr import TRUE, Call, Column, Expr, Lit, Ref
-from dpproxy.plan.logical.relation import Filter, Join, Rows, Scan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.tree.expr import TRUE, Call, Column, Expr, Lit, Ref
+from dpproxy.tree.relation import Filter, Join, Rows, Scan
 from tests.worlds.scripted import policy
 
 VISITS, REGIONS = TableName("public", "visits"), TableName("public", "regions")

@@ -7,9 +7,9 @@ from small_expressions import column
 from sqlglot import exp
 
 from dpproxy.plan.bind.results import Item, alias_columns, renamed
-from dpproxy.plan.logical.relation import PendingPath, Rows, Scan
 from dpproxy.policy.catalog import TableName
 from dpproxy.sql.statements import parse
+from dpproxy.tree.relation import PendingPath, Rows, Scan
 
 A, B = column(1), column(2)
 SCAN = Scan((A, B), 0, ("main", "t"), ("a", "b"))

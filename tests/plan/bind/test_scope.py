@@ -12,10 +12,10 @@ from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.bind.scope import Merged, Scope, Source, narrowed_scope, resolve_group_item, unaliased
-from dpproxy.plan.logical.expr import Column
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.statements import parse
+from dpproxy.tree.expr import Column
 
 
 def named(id_: int, name: str) -> Column:

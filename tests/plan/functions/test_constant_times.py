@@ -16,8 +16,8 @@ from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Clock
 from dpproxy.plan.functions.constant_times import beside_column, folded, read_time
 from dpproxy.plan.functions.operators import compare
-from dpproxy.plan.logical.expr import Call, Cast, Column, Expr, Hole, Lit, Ref
 from dpproxy.sql.skeleton import parse_expression
+from dpproxy.tree.expr import Call, Cast, Column, Expr, Hole, Lit, Ref
 
 ZONES = (None, "Europe/Paris", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata")
 TURNS = ("2024-03-31", "2024-10-27", "2024-03-10", "2024-11-03", "2024-04-07", "2024-10-06")

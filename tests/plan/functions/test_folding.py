@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.plan.functions.folding import folded_constants, folded_value
-from dpproxy.plan.logical.expr import NULL, Call, Case, Cast, Expr, Lit
+from dpproxy.tree.expr import NULL, Call, Case, Cast, Expr, Lit
 
 
 @pytest.mark.parametrize(

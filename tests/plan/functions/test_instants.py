@@ -8,7 +8,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.functions.instants import ZONED, at_time_zone, of_instant, shifted_instant
 from dpproxy.plan.functions.operators import minus, plus
 from dpproxy.plan.functions.time_zones import instant, local_time
-from dpproxy.plan.logical.expr import Call, Hole, Lit
+from dpproxy.tree.expr import Call, Hole, Lit
 
 PARIS = "Europe/Paris"
 INSTANT, STAMP = Hole("timestamptz", 0), Hole("timestamp", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.literals import NotPlain, as_text, check_count, coerce, literal_text, number_literal, typed_literal
-from dpproxy.plan.logical.expr import Hole, Lit
+from dpproxy.tree.expr import Hole, Lit
 
 PLAIN = [
     ("int4", " 42 ", "42"), ("numeric", "1.50", "1.50"), ("float8", "-1e10", "-1e10"), ("bool", "YES", "true"), ("bool", "0", "false"),

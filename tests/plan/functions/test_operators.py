@@ -13,7 +13,7 @@ from constant_calls import ours
 from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.functions.literals import NotPlain
 from dpproxy.plan.functions.operators import common_type, compare, concatenation, minus, multiply, negate, plus
-from dpproxy.plan.logical.expr import Call, Cast, Expr, Hole, Lit
+from dpproxy.tree.expr import Call, Cast, Expr, Hole, Lit
 
 INT, NUMERIC, FLOAT, DATE, STAMP, INSTANT, TEXT = (
     Hole(type_, i) for i, type_ in enumerate(("int4", "numeric", "float8", "date", "timestamp", "timestamptz", "text"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import duckdb
 import pytest
 
+from dpproxy.engines.duckdb import DuckDB
 from dpproxy.errors import Refusal
-from dpproxy.plan.engines.duckdb import DuckDB
 from dpproxy.plan.functions.time_formats import strftime, to_char, to_date, to_timestamp
-from dpproxy.plan.logical.expr import Call, Expr, Hole, Lit
+from dpproxy.tree.expr import Call, Expr, Hole, Lit
 
 STAMP = Lit("timestamp", "2024-03-05 16:07:09")
 

@@ -13,11 +13,11 @@ from exact_harness import Pair
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions import time_zones
-from dpproxy.plan.logical.expr import Column, Lit, SeriesDomain, Taint
-from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.tree.expr import Column, Lit, SeriesDomain, Taint
+from dpproxy.tree.interval import Interval
 
 SQL = "SELECT date_trunc('day', ts) AS day, count(*) FROM orders GROUP BY 1"
 OF_INSTANTS = "ALTER TABLE orders ALTER ts TYPE TIMESTAMP WITH TIME ZONE"

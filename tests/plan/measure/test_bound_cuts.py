@@ -11,10 +11,7 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
-from dpproxy.plan.engines.measured import Query
-from dpproxy.plan.logical.expr import Column
-from dpproxy.plan.logical.measured import MeasuredRows, Sums
-from dpproxy.plan.logical.relation import Values
+from dpproxy.engines.measured import Query
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
@@ -23,6 +20,9 @@ from dpproxy.plan.report import cuts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import MICRO, Policy
 from dpproxy.privacy.noise_error import deviation, half_width
+from dpproxy.tree.expr import Column
+from dpproxy.tree.measured import MeasuredRows, Sums
+from dpproxy.tree.relation import Values
 
 SHARE = 50_000
 

@@ -7,8 +7,8 @@ import itertools
 import pytest
 from small_expressions import call, column, lit, ref, same
 
-from dpproxy.plan.logical.expr import FALSE, TRUE, Lit
 from dpproxy.plan.measure.expression_folding import INT32, compared, flat, folded
+from dpproxy.tree.expr import FALSE, TRUE, Lit
 
 COLUMNS = [column(i) for i in range(1, 7)]
 CONDITIONS = [same(COLUMNS[0], COLUMNS[2]), same(COLUMNS[3], COLUMNS[4]), call("<", ref(COLUMNS[1]), ref(COLUMNS[5]))]

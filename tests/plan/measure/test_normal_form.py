@@ -7,11 +7,11 @@ from itertools import combinations
 import plan_harness
 import pytest
 
-from dpproxy.plan.logical.expr import FALSE, TRUE, Call, Column, Expr, InList, Lit, Ref
-from dpproxy.plan.logical.relation import Filter, Join, Scan
 from dpproxy.plan.measure.normal_form import _Form
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy.measurement import Names
+from dpproxy.tree.expr import FALSE, TRUE, Call, Column, Expr, InList, Lit, Ref
+from dpproxy.tree.relation import Filter, Join, Scan
 
 Identity = tuple[object, frozenset[object], frozenset[object]]
 

@@ -11,8 +11,6 @@ import pytest
 from small_expressions import call, column, same
 from small_expressions import ref as column_ref
 
-from dpproxy.plan.logical.expr import TRUE, Call, Column, Expr, Lit, Ref, Relation, Taint, conjuncts
-from dpproxy.plan.logical.relation import Aggregate, Filter, Join, Project, Rows, Scan, Union
 from dpproxy.plan.measure import normal_form
 from dpproxy.plan.measure.normal_steps import (
     STEPS,
@@ -31,6 +29,8 @@ from dpproxy.plan.measure.normal_steps import (
     ordered_sources,
 )
 from dpproxy.policy.catalog import Catalog
+from dpproxy.tree.expr import TRUE, Call, Column, Expr, Lit, Ref, Relation, Taint, conjuncts
+from dpproxy.tree.relation import Aggregate, Filter, Join, Project, Rows, Scan, Union
 
 
 def scan(name: str, number: int) -> Scan:

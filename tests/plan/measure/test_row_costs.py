@@ -9,16 +9,16 @@ import plan_harness
 import pytest
 import shop_world
 
+from dpproxy.engines import engine
+from dpproxy.engines.base import Engine
+from dpproxy.engines.relations import Renderer
 from dpproxy.plan.context import MAX_STAGED_ROWS
-from dpproxy.plan.engines import engine
-from dpproxy.plan.engines.base import Engine
-from dpproxy.plan.engines.relations import Renderer
-from dpproxy.plan.logical.relation import Beside, Rows
 from dpproxy.plan.measure import row_costs
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.row_flows import AGAIN
 from dpproxy.policy.catalog import Catalog
+from dpproxy.tree.relation import Beside, Rows
 
 
 def test_rows_that_nobody_counted_are_at_most_a_number() -> None:

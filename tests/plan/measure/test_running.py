@@ -16,12 +16,12 @@ from dpproxy.answers.matching import StoredRelease, any_noise, serve
 from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.side_threads import SideThreads
 from dpproxy.answers.spelled_values import SpelledValues
+from dpproxy.engines import literal
+from dpproxy.kernel import verdict
+from dpproxy.kernel.leaves import Unproven
 from dpproxy.mechanisms.charge_check import check
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.plan.engines import literal
-from dpproxy.plan.kernel import verdict
-from dpproxy.plan.kernel.leaves import Unproven
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.typical_error import relative_error
 from dpproxy.policy.catalog import Catalog
@@ -30,7 +30,7 @@ from dpproxy.privacy import running_sums
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_scale import gaussian_rho
 from dpproxy.privacy.running_sums import Running, coefficients
-from tests.plan.kernel.recorded import recorded
+from tests.kernel.recorded import recorded
 
 TOTALS = "sum(count(*)) OVER (ORDER BY signup)"
 WEEK = "sum(count(*)) OVER (ORDER BY signup ROWS 6 PRECEDING)"

@@ -8,8 +8,8 @@ import math
 import pytest
 from small_expressions import column, ref
 
-from dpproxy.plan.logical.expr import Expr
 from dpproxy.plan.measure.specs import CONTRIBUTION_STEPS, PRECISION, BasisSpec, Bounding, SelectionSpec
+from dpproxy.tree.expr import Expr
 
 VALUE: Expr = ref(column(1))
 

@@ -8,9 +8,20 @@ from fractions import Fraction
 import pytest
 from small_expressions import column, ref
 
-from dpproxy.plan.engines import engine
-from dpproxy.plan.logical.expr import SeriesDomain, ValuesDomain
-from dpproxy.plan.logical.measured import (
+from dpproxy.engines import engine
+from dpproxy.plan.measure.stored_definitions import (
+    Definition,
+    definitions,
+    groups_of,
+    looks_again,
+    members,
+    numbered,
+    stages,
+    stored_table,
+    sums_of,
+)
+from dpproxy.tree.expr import SeriesDomain, ValuesDomain
+from dpproxy.tree.measured import (
     Added,
     Contributions,
     CountCut,
@@ -39,18 +50,7 @@ from dpproxy.plan.logical.measured import (
     Written,
     contributions_of,
 )
-from dpproxy.plan.logical.relation import Scan
-from dpproxy.plan.measure.stored_definitions import (
-    Definition,
-    definitions,
-    groups_of,
-    looks_again,
-    members,
-    numbered,
-    stages,
-    stored_table,
-    sums_of,
-)
+from dpproxy.tree.relation import Scan
 
 UNIT, KEY, SIZE = column(0, nullable=False), column(1), column(2)
 SCAN = Scan((UNIT, KEY, SIZE), 0, ("main", "t"), ("u", "k", "size"))

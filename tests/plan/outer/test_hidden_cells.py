@@ -9,11 +9,11 @@ import plan_harness
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.logical.expr import Case, Cast, Expr, InList, Lit, SeriesDomain, ValuesDomain
 from dpproxy.plan.model import LeftOut, Plan
 from dpproxy.plan.outer.hidden_cells import Hidden, shown_test, with_rest
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy.noise_error import deviation
+from dpproxy.tree.expr import Case, Cast, Expr, InList, Lit, SeriesDomain, ValuesDomain
 
 WORD = replace(column(1, "text"), domain=ValuesDomain(("a", "b")), undeclared=True)
 OR_NULL = replace(WORD, domain=ValuesDomain(("a", "(not declared)", None)))

@@ -6,10 +6,10 @@ import pytest
 from small_expressions import column, lit, ref
 from sqlglot import exp
 
-from dpproxy.plan.logical.expr import Agg, Expr
 from dpproxy.plan.outer.query_shapes import MAX_TOP, chosen_by_values, divided_sums, top_request
 from dpproxy.sql.statements import parse
 from dpproxy.sql.trees import function_name
+from dpproxy.tree.expr import Agg, Expr
 
 COLUMNS = {name: ref(column(i)) for i, name in enumerate("abc")}
 

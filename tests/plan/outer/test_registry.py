@@ -8,11 +8,9 @@ import plan_harness
 import pytest
 from small_expressions import column, lit
 
+from dpproxy.engines.measured import Query
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.engines.measured import Query
-from dpproxy.plan.logical.expr import Hole
-from dpproxy.plan.logical.relation import Rows, Scan
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import BasisSpec
@@ -21,6 +19,8 @@ from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.skeleton import parse_expression
+from dpproxy.tree.expr import Hole
+from dpproxy.tree.relation import Rows, Scan
 
 UNIT = column(1, "int4")
 ORDERS = Rows(node=Scan((UNIT,), 0, ("main", "orders"), ("customer_id",)), unit=UNIT)

@@ -7,7 +7,7 @@ import json
 import duckdb
 import pytest
 
-from dpproxy.plan import engines
+from dpproxy import engines
 from dpproxy.plan.context import MAX_STAGED_ROWS
 from dpproxy.plan.outer.staged_rows import rows_as_json
 

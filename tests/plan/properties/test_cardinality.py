@@ -8,8 +8,8 @@ import duckdb
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.logical.expr import Case, Cast, Column, Domain, Expr, InList, SeriesDomain, ValuesDomain
 from dpproxy.plan.properties.cardinality import enumerated_column, most_distinct, most_values
+from dpproxy.tree.expr import Case, Cast, Column, Domain, Expr, InList, SeriesDomain, ValuesDomain
 
 N = column(1, "int4", 0, 99, grid=Fraction(1))
 NUMBERS = SeriesDomain(0, 99, "int", nulls=True)

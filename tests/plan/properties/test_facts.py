@@ -21,8 +21,6 @@ import typed_expressions as total
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.functions.scalars import TRUNC_UNITS
-from dpproxy.plan.logical.expr import Call, Column, Expr, Lit, Ref, walk
-from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiler
 from dpproxy.plan.outer import registry
@@ -30,6 +28,8 @@ from dpproxy.plan.properties import operation_bounds
 from dpproxy.plan.properties.facts import facts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.types import FLOATS, INTEGERS
+from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, walk
+from dpproxy.tree.interval import Interval
 
 BATCH = 40
 NUMBERS = (*INTEGERS, "numeric", *FLOATS)

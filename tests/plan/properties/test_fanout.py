@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.logical.expr import Call, Column, Expr, Ref, Relation
-from dpproxy.plan.logical.relation import Beside, Contribution, ContributionLimits, Rows
 from dpproxy.plan.properties.fanout import MANY, beside_series, check_repetitions, contribution, overall_limits
+from dpproxy.tree.expr import Call, Column, Expr, Ref, Relation
+from dpproxy.tree.relation import Beside, Contribution, ContributionLimits, Rows
 
 OWN, A, B, C = (Column(i, name, "int4") for i, name in enumerate("oabc"))
 UNIT = Column(9, "unit", "int4")

@@ -10,8 +10,8 @@ from small_expressions import between, call, lit, ref
 from small_expressions import column as made_column
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.logical.interval import OPEN
 from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, interval_part, interval_text, times_unit
+from dpproxy.tree.interval import OPEN
 
 TEXTS = [
     "1 day", "2 weeks", "1 year 2 months", "-3 days", "1 mon -1 day", "36 hours", "90 minutes", "1.5", "00:00:01.25", "-01:30", "1 year 2 days 03:00",

@@ -16,10 +16,10 @@ import pytest
 from each_engine import ENGINES, Engine
 from key_harness import Cover
 
-from dpproxy.plan.engines.postgres_times import _FORMATS
-from dpproxy.plan.logical.expr import Call, Cast, Column, Expr, Lit, Ref, SeriesDomain, children
+from dpproxy.engines.postgres_times import _FORMATS
 from dpproxy.plan.properties import cardinality, key_domains
 from dpproxy.policy.catalog import Catalog
+from dpproxy.tree.expr import Call, Cast, Column, Expr, Lit, Ref, SeriesDomain, children
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.logical.expr import Agg, Cast, Expr, SeriesDomain, Win
 from dpproxy.plan.properties.columns import nulled_column
 from dpproxy.plan.properties.key_origins import MAX_ORIGIN, clipped, expanded, local_days, on_clock, origin
+from dpproxy.tree.expr import Agg, Cast, Expr, SeriesDomain, Win
 
 DAYS = SeriesDomain(19_723, 19_753, "day")  # January 2024
 MOMENT = column(1, "timestamp", domain=DAYS)

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpproxy.plan.logical.interval import OPEN, Interval
 from dpproxy.plan.properties.operation_bounds import RULES
+from dpproxy.tree.interval import OPEN, Interval
 
 OPERATIONS: dict[str, Callable[..., float | Fraction | None]] = {
     "+": lambda a, b: a + b,

@@ -6,8 +6,8 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.logical.expr import Agg, Expr, Taint
 from dpproxy.plan.properties.required_bounds import LARGEST, bounded_argument
+from dpproxy.tree.expr import Agg, Expr, Taint
 
 CLOSED, HALF, OPEN = column(1, "float8", 0, 10), column(2, "float8", 0, None), column(3, "float8")
 NAME = column(4, "text")

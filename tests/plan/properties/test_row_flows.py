@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 from small_expressions import call, column, lit, ref, same
 
-from dpproxy.plan.logical.expr import Exists, Expr, Scalar
-from dpproxy.plan.logical.relation import Filter, Join, Scan
 from dpproxy.plan.properties.row_flows import (
     AGAIN,
     FAR,
@@ -27,6 +25,8 @@ from dpproxy.plan.properties.row_flows import (
     subqueries,
     ties_of,
 )
+from dpproxy.tree.expr import Exists, Expr, Scalar
+from dpproxy.tree.relation import Filter, Join, Scan
 
 A, B, C, D = (column(i) for i in (1, 2, 3, 4))
 NONE: frozenset[int] = frozenset()

@@ -14,14 +14,14 @@ import pytest
 
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.plan.engines import literal
-from dpproxy.plan.logical.expr import Call, Column, Lit, Ref, SeriesDomain, ValuesDomain
+from dpproxy.engines import literal
 from dpproxy.plan.model import LeftOut, Plan
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.properties import stray_values
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.sql.statements import split
+from dpproxy.tree.expr import Call, Column, Lit, Ref, SeriesDomain, ValuesDomain
 from tests.worlds import skewed
 
 Groups = dict[tuple[object, ...], int]

@@ -7,9 +7,9 @@ import random
 import duckdb
 import pytest
 
-from dpproxy.plan.engines import engine, literal
-from dpproxy.plan.logical.expr import Call, Case, Cast, Column, Expr, Hole, Lit, Ref
+from dpproxy.engines import engine, literal
 from dpproxy.plan.properties import text_growth
+from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, Hole, Lit, Ref
 
 A, B = (Ref("text", Column(i, name, "text")) for i, name in enumerate("ab"))
 LONG = {"a": "x" * 5000, "b": "yx" * 4000}  # longer than any cut of the test

@@ -6,8 +6,8 @@ import duckdb
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.logical.expr import Case, Cast, Expr
 from dpproxy.plan.properties.text_length import longest_text
+from dpproxy.tree.expr import Case, Cast, Expr
 
 A, B, ANY = ref(column(1, "text", length=5)), ref(column(2, "text", length=3)), ref(column(3, "text"))
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpproxy.plan.functions.scalars import TRUNC_UNITS
-from dpproxy.plan.logical.interval import Interval
 from dpproxy.plan.properties.time_bounds import start_of, truncated, years
+from dpproxy.tree.interval import Interval
 
 FIRST, MICRO = dt.datetime(1970, 1, 1), dt.timedelta(microseconds=1)
 STAMPS = st.datetimes(dt.datetime(11, 1, 1), dt.datetime(9999, 12, 31))
