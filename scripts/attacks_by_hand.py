@@ -45,7 +45,7 @@ HELD = {
     "operations-01": "Aliases and tags are refused: `tests/policy/test_tree.py`.",
     "operations-07": "Rows of nobody are not measured: `tests/kernel/test_contributions.py`.",
     "operations-09": "Ids are compared in one type: `tests/kernel/test_classes.py`. Who has two ids is two people.",
-    "operations-11": "Each epoch of the data is charged anew, to the same budget: `tests/answers/test_data_epoch.py`.",
+    "operations-11": "Each epoch of the data is charged anew, to the same budget: `tests/reuse/test_data_epoch.py`.",
     "operations-12": "Of PostgreSQL found at start: `tests/policy/test_exposed_rows.py`. Of DuckDB not (SECURITY.md).",
     "operations-13": "Found at start: `tests/policy/test_exposed_rows.py`.",
     "operations-15": "Found where an anchor is elsewhere: `tests/ledger/test_witness.py`.",

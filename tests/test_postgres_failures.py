@@ -1,4 +1,4 @@
-"""No file of ours names asyncpg's failures one by one. What each of them is like: tests/answers/test_server_tables.py."""
+"""No file of ours names asyncpg's failures one by one. What each of them is like: tests/reuse/test_server_tables.py."""
 
 from __future__ import annotations
 

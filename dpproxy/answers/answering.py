@@ -36,7 +36,6 @@ from dpproxy.answers.named_tables import named_tables
 from dpproxy.answers.notices import NOTHING, Told, of_values, told_of
 from dpproxy.answers.paid_measurements import LOST
 from dpproxy.answers.question import Question, Rehearse
-from dpproxy.answers.store import Found
 from dpproxy.answers.table_access import NOT_THERE
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable
@@ -49,6 +48,7 @@ from dpproxy.errors import (
 from dpproxy.plan.report.typical_error import worst_error
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.vector_loss import loss_together
+from dpproxy.reuse.store import Found
 
 NO_ENGINE = Refusal(
     CANNOT_CONNECT_NOW,

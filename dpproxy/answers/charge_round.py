@@ -21,11 +21,8 @@ from dataclasses import dataclass, replace
 
 from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
 from dpproxy.answers.failures import incident, internal, suspended_refusal
-from dpproxy.answers.matching import Asked, exposure
 from dpproxy.answers.paid_measurements import Key, UntoldAnswer
-from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.statement_end import TIMEOUT, Ending
-from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import Runner, in_measuring_thread
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
@@ -36,6 +33,9 @@ from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.vector_loss import loss_together
+from dpproxy.reuse.lookup import AnswerLookup
+from dpproxy.reuse.matching import Asked, exposure
+from dpproxy.reuse.store import Found
 
 FAILED, STOPPED = "failed", "stopped"
 """Why what was charged is lost: the engine failed; the proxy, or its operator's limit, ended it."""

@@ -21,11 +21,11 @@ from typing import Final
 
 import structlog
 
-from dpproxy.answers.data_epoch import Epoch, Named
-from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import CANNOT_CONNECT_NOW, OBJECT_NOT_IN_PREREQUISITE_STATE, SERIALIZATION_FAILURE, Refusal
 from dpproxy.policy.catalog import TableName
+from dpproxy.reuse.data_epoch import Epoch, Named
+from dpproxy.reuse.epoch_refresh import Refreshed
 
 LOG = structlog.get_logger()
 

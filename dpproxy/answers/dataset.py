@@ -16,8 +16,6 @@ from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.invented_rows import InventedRows
 from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
-from dpproxy.answers.recent_answers import RecentNotices
-from dpproxy.answers.reuse import Reuse
 from dpproxy.answers.side_threads import SideThreads
 from dpproxy.answers.spelled_values import Spell
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
@@ -30,6 +28,8 @@ from dpproxy.mechanisms.noise import Noise
 from dpproxy.operations.pauses import Pauses
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy, Role, User
+from dpproxy.reuse.lookup import Reuse
+from dpproxy.reuse.recent import RecentNotices
 from dpproxy.sql.aliases import FOREIGN
 from dpproxy.sql.budget_call import NAME as BUDGET_CALL
 from dpproxy.sql.session_reach import BEYOND_WORDS

@@ -18,7 +18,6 @@ from dpproxy.answers.answer_parts import AnswerParts, Source
 from dpproxy.answers.charge_round import Asking, verdict
 from dpproxy.answers.failures import internal, suspended_refusal
 from dpproxy.answers.question import Question
-from dpproxy.answers.reuse import Mode
 from dpproxy.answers.standings import left, standings
 from dpproxy.answers.time_grid import Grid
 from dpproxy.ledger.ledger import BudgetExhausted, Standing, Suspended, amounts
@@ -26,6 +25,7 @@ from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import MICRO, Loss
 from dpproxy.privacy.vector_loss import loss_together
+from dpproxy.reuse.lookup import Mode
 
 
 @dataclass(frozen=True)

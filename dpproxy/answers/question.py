@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.reuse import Mode
 from dpproxy.answers.statement_end import Ending
 from dpproxy.plan.model import Plan
+from dpproxy.reuse.lookup import Mode
 from dpproxy.sql.signals import Signal
 
 Literals = list[bytes | None]

@@ -19,9 +19,9 @@ from dpproxy.ledger.journal import NAMES, Journal, since_boot
 from dpproxy.ledger.ledger import LedgerCorrupt, LedgerError
 from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
 from dpproxy.ledger.record import Reader, Verified, current, verify, witnessed
-from dpproxy.ledger.seal import derived
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.ledger.witness import Seen, Witness, witness_of
+from dpproxy.reuse.seal import derived
 
 FILE = "ledger.sqlite"  # in the state folder, unless an address is given
 LEAST_KEY = 16  # bytes

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dpproxy.answers.claim_standing import ClaimStanding, Closure, Closures
-from dpproxy.answers.data_epoch import Epoch, shape_of
 from dpproxy.backends.base import Backend
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.data_claims import Claim, ClaimKind, broken_claim, claim_query, remedy, unkept
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import START, Problem
+from dpproxy.reuse.data_epoch import Epoch, shape_of
 
 
 async def broken_claims(policy: Policy, catalog: Catalog, backend: Backend) -> Mapping[Claim, int]:

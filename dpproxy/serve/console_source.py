@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dpproxy.answers.dataset import Dataset
-from dpproxy.answers.reuse import epoch_name
 from dpproxy.authoring.doubts import doubts
 from dpproxy.authoring.explanation import explanation
 from dpproxy.authoring.verdicts import Bench
@@ -36,6 +35,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import as_text
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
+from dpproxy.reuse.lookup import epoch_name
 from dpproxy.serve.operator import Operator
 from dpproxy.sql.effort import Stop, Stopped, stoppable
 from dpproxy.telemetry.statement_event import StatementEvent

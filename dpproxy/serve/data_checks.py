@@ -10,7 +10,6 @@ import difflib
 from pathlib import Path
 from typing import get_args
 
-from dpproxy.answers.data_epoch import epoch_query
 from dpproxy.answers.engine_seats import share
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend, BackendError
@@ -22,6 +21,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend, Window
 from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
+from dpproxy.reuse.data_epoch import epoch_query
 from dpproxy.serve.claim_checks import broken_claims, claim_problems, unkept_claims
 
 TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")

@@ -15,7 +15,22 @@ from typing import TYPE_CHECKING
 import structlog
 
 from dpproxy.answers import public_tables
-from dpproxy.answers.data_epoch import (
+from dpproxy.answers.data_identity import data_of, file_of
+from dpproxy.answers.dataset import Dataset, words_of
+from dpproxy.answers.engine_seats import Seats
+from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
+from dpproxy.backends.base import Backend, BackendError
+from dpproxy.engines import literal
+from dpproxy.errors import Refusal
+from dpproxy.facade.facade import Facade
+from dpproxy.facade.remote_server import RemoteFacade
+from dpproxy.ledger.ledger import Ledger
+from dpproxy.mechanisms.noise_sources import DefaultNoise
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.load import Loaded
+from dpproxy.policy.model import Policy
+from dpproxy.policy.problems import PolicyError
+from dpproxy.reuse.data_epoch import (
     Epoch,
     Queried,
     epoch_of,
@@ -23,25 +38,10 @@ from dpproxy.answers.data_epoch import (
     max_age,
     shape_of,
 )
-from dpproxy.answers.data_identity import data_of, file_of
-from dpproxy.answers.dataset import Dataset, words_of
-from dpproxy.answers.engine_seats import Seats
-from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
-from dpproxy.answers.reuse import Reuse
-from dpproxy.answers.store import AnswerStore
-from dpproxy.backends.base import Backend, BackendError
-from dpproxy.engines import literal
-from dpproxy.errors import Refusal
-from dpproxy.facade.facade import Facade
-from dpproxy.facade.remote_server import RemoteFacade
-from dpproxy.ledger.ledger import Ledger
-from dpproxy.ledger.seal import derived
-from dpproxy.mechanisms.noise_sources import DefaultNoise
-from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import Policy
-from dpproxy.policy.problems import PolicyError
+from dpproxy.reuse.epoch_refresh import Refreshed
+from dpproxy.reuse.lookup import Reuse
+from dpproxy.reuse.seal import derived
+from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.claim_checks import live_claims
 from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems, table_access
 from dpproxy.serve.extracts import open_data

@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from dpproxy.answers.data_epoch import Epoch, Named, epoch_of, epoch_query, shape_of
 from dpproxy.answers.data_identity import data_of
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.backends.copy_files import FOLDER, Copy, CopyError, CopyFolder, free
@@ -36,6 +35,7 @@ from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.reuse.data_epoch import Epoch, Named, epoch_of, epoch_query, shape_of
 from dpproxy.serve.data_checks import check_exposures, fitting_catalog, open_backend, unseen_rows
 from dpproxy.sql.template import Dialect
 

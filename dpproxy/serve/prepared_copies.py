@@ -24,12 +24,12 @@ from dpproxy.backends.copy_files import FOLDER, Copy, CopyError, CopyFolder, Pre
 from dpproxy.backends.copy_making import Job
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.engines.stored_stages import DATABASE
-from dpproxy.ledger.seal import derived
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
 from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
+from dpproxy.reuse.seal import derived
 
 LOG = structlog.get_logger()
 

@@ -23,7 +23,6 @@ import structlog
 
 from dpproxy import __version__
 from dpproxy.answers.dataset import Dataset
-from dpproxy.answers.store import AnswerStore
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
@@ -31,7 +30,6 @@ from dpproxy.facade.server import Bounds
 from dpproxy.facade.usage import visible
 from dpproxy.ledger.place import PostgresPlace, ledger_key, named, place_of, read_secret
 from dpproxy.ledger.record import recent
-from dpproxy.ledger.seal import Sealer, derived
 from dpproxy.operations import audit
 from dpproxy.operations import pauses as paused
 from dpproxy.operations.audit import AuditLog
@@ -40,6 +38,8 @@ from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import CERTIFICATES, ReadAgain, Status
 from dpproxy.policy.load import Loaded
 from dpproxy.private_files import private_folder
+from dpproxy.reuse.seal import Sealer, derived
+from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset
 from dpproxy.serve.memory import give_back, keep_giving_back

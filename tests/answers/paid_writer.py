@@ -20,12 +20,12 @@ from dpproxy.answers.answering import Answering
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.question import Question
 from dpproxy.answers.statement_end import TIMEOUT, USER, Ending
-from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, BackendError, Runner
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.load import load_file
+from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.datasets import open_dataset
 
 from .reuse_writer import NoFacade, asker_of, journal_of, nothing

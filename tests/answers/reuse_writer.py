@@ -19,15 +19,15 @@ from dpproxy.answers.answering import Answering
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.question import Question
 from dpproxy.answers.statement_end import Ending
-from dpproxy.answers.store import AnswerStore
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Rooms
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.place import place_of
-from dpproxy.ledger.seal import Sealer
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
+from dpproxy.reuse.seal import Sealer
+from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.datasets import open_dataset
 
 CHARTS = 12  # asked for at one time

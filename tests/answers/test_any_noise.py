@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dpproxy.answers.matching import Asked, any_noise
+from dpproxy.reuse.matching import Asked, any_noise
 
 
 def test_noise_and_threshold_are_left_out_and_nothing_else() -> None:

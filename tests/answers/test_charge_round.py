@@ -16,10 +16,7 @@ import pytest
 
 from dpproxy.answers.charge_round import AT_THE_LIMIT, FAILED, Asking, Round, Work, total
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.matching import Asked, StoredRelease
-from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.statement_end import USER, Ending
-from dpproxy.answers.store import Found
 from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
@@ -28,6 +25,9 @@ from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.reuse.lookup import AnswerLookup
+from dpproxy.reuse.matching import Asked, StoredRelease
+from dpproxy.reuse.store import Found
 from dpproxy.sql.statements import split
 from tests.worlds.scripted import COST, ScriptedEngine, policy, scripted_dataset, scripted_plan
 

@@ -19,9 +19,9 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers.matching import Asked
-from dpproxy.answers.recent_answers import RecentAnswers
-from dpproxy.answers.reuse import AnswerLookup
+from dpproxy.reuse.lookup import AnswerLookup
+from dpproxy.reuse.matching import Asked
+from dpproxy.reuse.recent import RecentAnswers
 from tests.worlds.town import Client, Town, town
 
 from .pairs import DATA, POLICY, Question, pair

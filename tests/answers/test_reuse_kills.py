@@ -21,12 +21,12 @@ import duckdb
 import pytest
 from scratch_postgres import scratch_server
 
-from dpproxy.answers.matching import Asked
-from dpproxy.answers.store import _COLUMNS, AnswerStore
 from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
 from dpproxy.ledger.place import place_of
 from dpproxy.privacy.loss import MICRO
+from dpproxy.reuse.matching import Asked
+from dpproxy.reuse.store import _COLUMNS, AnswerStore
 from tests.worlds.town import DATA, POLICY, VERIFIER
 
 WRITER = Path(__file__).with_name("reuse_writer.py")

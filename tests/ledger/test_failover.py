@@ -18,14 +18,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dpproxy.answers.store import AnswerStore
 from dpproxy.ledger import record
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
 from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
-from dpproxy.ledger.seal import Sealer
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import MICRO
-from tests.answers.test_store import asked, find, release
+from dpproxy.reuse.seal import Sealer
+from dpproxy.reuse.store import AnswerStore
+from tests.reuse.test_store import asked, find, release
 from tests.worlds.waiting import SAFETY
 
 from .conftest import MakeRequest, PostgresServer

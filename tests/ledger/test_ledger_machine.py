@@ -17,8 +17,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dpproxy.answers.matching import Asked, StoredRelease, exposure
-from dpproxy.answers.store import AHEAD, AnswerStore
 from dpproxy.ledger import record
 from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.journal import MAX_JUMP, Journal
@@ -28,6 +26,8 @@ from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.reuse.matching import Asked, StoredRelease, exposure
+from dpproxy.reuse.store import AHEAD, AnswerStore
 
 START = dt.datetime(2024, 2, 27, 22, tzinfo=dt.UTC)
 LIMITS = Limits(Limit(10, 0, "day"), Limit(100, 0, "month"), Limit(8, 0, "week"), 6)

@@ -13,18 +13,18 @@ import pytest_asyncio
 
 from dpproxy import errors
 from dpproxy.answers.dataset import AnswerEntry
-from dpproxy.answers.matching import Origin
-from dpproxy.answers.reuse import Reuse, epoch_name
-from dpproxy.answers.store import AnswerStore
 from dpproxy.console.source import FreeRepeat
 from dpproxy.ledger.ledger import ChargeRequest, Limits
 from dpproxy.ledger.place import SqlitePlace
 from dpproxy.operations.requests import OperationError, PauseRole
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
+from dpproxy.reuse.lookup import Reuse, epoch_name
+from dpproxy.reuse.matching import Origin
+from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.console_source import ProxySource
 from dpproxy.telemetry.statement_event import StatementEvent
-from tests.answers.test_store import release
+from tests.reuse.test_store import release
 from tests.serve.test_operator import Process, process
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 

@@ -23,11 +23,11 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.answers.server_claims import ServerClaims
 from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
 from dpproxy.ledger.place import ledger_key
 from dpproxy.ledger.postgres import PostgresReader
+from dpproxy.reuse.server_claims import ServerClaims
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.town import DATA, POLICY, VERIFIER
 from tests.worlds.waiting import SAFETY
@@ -41,7 +41,7 @@ AWAY: Final = ("57P03", "XX000")
 KEY: Final = b"k" * 32
 HOLDER: Final = """
 import asyncio, sys
-from dpproxy.answers.server_claims import ServerClaims
+from dpproxy.reuse.server_claims import ServerClaims
 async def main():
     print(await ServerClaims(sys.argv[1]).claim(["a"]), flush=True)
     await asyncio.Event().wait()

@@ -16,7 +16,6 @@ import psycopg
 
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.standings import limit
-from dpproxy.answers.store import AnswerStore
 from dpproxy.backends.base import Backend, Runner
 from dpproxy.facade.facade import Facade
 from dpproxy.ledger.sqlite import SqliteLedger
@@ -25,6 +24,7 @@ from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import MICRO
 from dpproxy.policy.password import make_verifier
+from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.datasets import open_dataset
 from dpproxy.server.server import Server
 from dpproxy.sql.template import Dialect

@@ -11,9 +11,6 @@ import plan_harness
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers.derivation import derive
-from dpproxy.answers.matching import StoredRelease, any_noise, serve
-from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.side_threads import SideThreads
 from dpproxy.answers.spelled_values import SpelledValues
 from dpproxy.engines import literal
@@ -30,6 +27,9 @@ from dpproxy.privacy import running_sums
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_scale import gaussian_rho
 from dpproxy.privacy.running_sums import Running, coefficients
+from dpproxy.reuse.derivation import derive
+from dpproxy.reuse.lookup import AnswerLookup
+from dpproxy.reuse.matching import StoredRelease, any_noise, serve
 from tests.kernel.recorded import recorded
 
 TOTALS = "sum(count(*)) OVER (ORDER BY signup)"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.answers.answer_tables import FORMAT
-from dpproxy.answers.file_tables import FileTables, NoRegularFile
-from dpproxy.ledger.seal import SealError
+from dpproxy.reuse.file_tables import FileTables, NoRegularFile
+from dpproxy.reuse.seal import SealError
+from dpproxy.reuse.tables import FORMAT
 from tests.worlds.waiting import SAFETY
 
 

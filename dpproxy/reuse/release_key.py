@@ -1,7 +1,7 @@
 """What tables say of a stored release in plain text, and as what it is sealed.
 
 Knows: names. Must not know: keys of ciphers, what is sealed. A sealed payload is opened only under the name it was sealed as
-(`ledger.seal`), so that whatever stands beside it in plain text has to be what it was.
+(`reuse.seal`), so that whatever stands beside it in plain text has to be what it was.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ import contextlib
 import datetime as dt
 from typing import Final
 
-from dpproxy.answers.data_epoch import Epoch
 from dpproxy.backends.base import BackendError
+from dpproxy.reuse.data_epoch import Epoch
 
 EVERY: Final = 1.0
 """Seconds between two questions, as long as there are statements."""

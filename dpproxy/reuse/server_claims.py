@@ -17,9 +17,9 @@ from typing import Any
 import asyncpg
 
 from dpproxy import postgres_connections
-from dpproxy.answers.answer_tables import TablesAway
-from dpproxy.answers.claims import place_of
 from dpproxy.postgres_failures import FAILURES
+from dpproxy.reuse.claims import place_of
+from dpproxy.reuse.tables import TablesAway
 
 CONNECT_SECONDS = 5.0
 COMMAND_SECONDS = 20.0  # a statement takes milliseconds, and may wait for another proxy's

@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from dpproxy.answers.matching import Asked
-from dpproxy.answers.store import TOUCH_SECONDS, Found
 from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.model import Plan
+from dpproxy.reuse.matching import Asked
+from dpproxy.reuse.store import TOUCH_SECONDS, Found
 
 MOST: Final = 1024
 ROWS: Final = 1000

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers.derivation import Derived, derive
-from dpproxy.answers.matching import Asked, Groups, StoredRelease
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
+from dpproxy.reuse.derivation import Derived, derive
+from dpproxy.reuse.matching import Asked, Groups, StoredRelease
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 REGIONS, SEXES = ("north", "south", "east"), ("F", "M", None)

@@ -7,9 +7,9 @@ import datetime as dt
 
 import pytest
 
-from dpproxy.answers import epoch_refresh
-from dpproxy.answers.epoch_refresh import Refreshed
 from dpproxy.backends.base import BackendError
+from dpproxy.reuse import epoch_refresh
+from dpproxy.reuse.epoch_refresh import Refreshed
 
 NOW = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 

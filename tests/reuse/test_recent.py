@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers import recent_answers
-from dpproxy.answers.matching import Asked, StoredRelease
-from dpproxy.answers.recent_answers import LIFE, MOST, NUMBERS, RecentAnswers, RecentNotices
-from dpproxy.answers.store import Found
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.loss import Loss
+from dpproxy.reuse import recent
+from dpproxy.reuse.matching import Asked, StoredRelease
+from dpproxy.reuse.recent import LIFE, MOST, NUMBERS, RecentAnswers, RecentNotices
+from dpproxy.reuse.store import Found
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 ASKED = Asked("rows", ("k",), ("c",), (Fraction(1),))
@@ -37,7 +37,7 @@ def test_who_has_seen_it_may_have_it_again() -> None:
 
 @pytest.mark.parametrize(
     "kept",
-    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=recent_answers.ROWS + 1)],
+    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=recent.ROWS + 1)],
     ids=["of another role", "computed from others", "too large"],
 )
 def test_what_is_not_remembered(kept: Found) -> None:

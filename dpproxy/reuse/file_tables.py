@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dpproxy.answers.answer_tables import FORMAT, TablesError, Values
-from dpproxy.answers.claims import Claims
 from dpproxy.errors import OperatorError
-from dpproxy.ledger.seal import SealError
 from dpproxy.private_files import private_file
+from dpproxy.reuse.claims import Claims
+from dpproxy.reuse.seal import SealError
+from dpproxy.reuse.tables import FORMAT, TablesError, Values
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from dpproxy.ledger.seal import NONCE, Sealer, SealError, derived
+from dpproxy.reuse.seal import NONCE, Sealer, SealError, derived
 
 pytest.importorskip("cryptography")
 KEY, NAME = b"a secret of the operator", "shop/1"

@@ -26,11 +26,11 @@ from typing import Any, Final, TypeVar
 
 import asyncpg
 
-from dpproxy.answers.answer_tables import FORMAT, TablesAway, Values
-from dpproxy.answers.server_claims import ServerClaims, away, connect
 from dpproxy.errors import OperatorError
-from dpproxy.ledger.seal import SealError
 from dpproxy.postgres_failures import ENDED, FAILURES
+from dpproxy.reuse.seal import SealError
+from dpproxy.reuse.server_claims import ServerClaims, away, connect
+from dpproxy.reuse.tables import FORMAT, TablesAway, Values
 
 T = TypeVar("T")
 

@@ -18,7 +18,7 @@ at their own charge. Nor is another role told when the first one asked: its answ
 
 Several processes may share the tables; `claims` says which of them makes what.
 
-With a key, payloads and what was asked are sealed (`ledger.seal`), and so is who has seen them: whoever can write the tables, but
+With a key, payloads and what was asked are sealed (`reuse.seal`), and so is who has seen them: whoever can write the tables, but
 has no key, can remove answers, and put nothing in their place. The names of answers are digests either way.
 """
 
@@ -37,17 +37,17 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dpproxy.answers.answer_tables import FORMAT, AnswerTables, TablesAway, TablesError
-from dpproxy.answers.derivation import derive
-from dpproxy.answers.file_tables import FileTables
-from dpproxy.answers.matching import NOWHERE, Asked, Origin, Repeat, StoredRelease, at_the_price, serve
-from dpproxy.answers.payload import pack, unpack
-from dpproxy.answers.release_key import ReleaseKey
-from dpproxy.answers.server_tables import ServerTables
 from dpproxy.errors import CANNOT_CONNECT_NOW, Refusal
-from dpproxy.ledger.seal import Sealer, SealError
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
+from dpproxy.reuse.derivation import derive
+from dpproxy.reuse.file_tables import FileTables
+from dpproxy.reuse.matching import NOWHERE, Asked, Origin, Repeat, StoredRelease, at_the_price, serve
+from dpproxy.reuse.payload import pack, unpack
+from dpproxy.reuse.release_key import ReleaseKey
+from dpproxy.reuse.seal import Sealer, SealError
+from dpproxy.reuse.server_tables import ServerTables
+from dpproxy.reuse.tables import FORMAT, AnswerTables, TablesAway, TablesError
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers.answer_tables import TablesAway
-from dpproxy.answers.server_claims import ServerClaims
+from dpproxy.reuse.server_claims import ServerClaims
+from dpproxy.reuse.tables import TablesAway
 from tests.worlds.waiting import until
 
 HELD = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted"

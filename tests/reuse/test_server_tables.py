@@ -11,16 +11,15 @@ import asyncpg
 import psycopg
 import pytest
 from scratch_postgres import Scratch
+from tests.answers.test_store import NOON, asked, find, release, released, same
 
-from dpproxy.answers import server_tables
-from dpproxy.answers.answer_tables import TablesAway
-from dpproxy.answers.server_tables import ServerTables
-from dpproxy.answers.store import AnswerStore
 from dpproxy.errors import Refusal
-from dpproxy.ledger.seal import Sealer, SealError
+from dpproxy.reuse import server_tables
+from dpproxy.reuse.seal import Sealer, SealError
+from dpproxy.reuse.server_tables import ServerTables
+from dpproxy.reuse.store import AnswerStore
+from dpproxy.reuse.tables import TablesAway
 from tests.worlds.waiting import SAFETY
-
-from .test_store import NOON, asked, find, release, released, same
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dpproxy stored answers'"
 SEALED = Sealer(b"k" * 32)

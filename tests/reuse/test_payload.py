@@ -7,11 +7,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.answers.test_store import released, same
 
-from dpproxy.answers.payload import pack, unpack
 from dpproxy.mechanisms.exact_answers import Released
-
-from .test_store import released, same
+from dpproxy.reuse.payload import pack, unpack
 
 
 @given(st.integers(0, 50), st.integers(0, 3))

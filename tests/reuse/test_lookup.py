@@ -18,13 +18,13 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.recent_answers import RecentAnswers
-from dpproxy.answers.reuse import AnswerLookup
 from dpproxy.answers.spelled_values import Spell, SpelledValues
-from dpproxy.answers.store import AnswerStore
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
+from dpproxy.reuse.epoch_refresh import Refreshed
+from dpproxy.reuse.lookup import AnswerLookup
+from dpproxy.reuse.recent import RecentAnswers
+from dpproxy.reuse.store import AnswerStore
 from tests.worlds.town import Town, town
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

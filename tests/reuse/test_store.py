@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers.matching import Asked, Groups, Origin, Repeat, StoredRelease
-from dpproxy.answers.release_key import ReleaseKey
-from dpproxy.answers.store import _COLUMNS, AnswerStore, Found
-from dpproxy.ledger.seal import Sealer, SealError, derived
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
+from dpproxy.reuse.matching import Asked, Groups, Origin, Repeat, StoredRelease
+from dpproxy.reuse.release_key import ReleaseKey
+from dpproxy.reuse.seal import Sealer, SealError, derived
+from dpproxy.reuse.store import _COLUMNS, AnswerStore, Found
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 SCALES = (Fraction(10), Fraction(1, 3))
@@ -211,7 +211,7 @@ class TestWhatAnotherRoleIsShown:
         assert find(store, role="b") is None
 
     def test_too_many_names_close_the_dataset(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("dpproxy.answers.store.MOST_GONE", 3)
+        monkeypatch.setattr("dpproxy.reuse.store.MOST_GONE", 3)
         store = AnswerStore(place)
         store.put(release(role="a", made=asked("kept")))
         assert find(store, asked("kept"), role="b") is not None

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.answers.answer_tables import FORMAT, AnswerTables, TablesAway, TablesError
-from dpproxy.answers.file_tables import FileTables
-from dpproxy.answers.server_tables import ServerTables
+from dpproxy.reuse.file_tables import FileTables
+from dpproxy.reuse.server_tables import ServerTables
+from dpproxy.reuse.tables import FORMAT, AnswerTables, TablesAway, TablesError
 from tests.worlds.waiting import SAFETY
 
 

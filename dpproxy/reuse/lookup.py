@@ -16,19 +16,19 @@ from typing import Literal, cast
 
 import structlog
 
-from dpproxy.answers.answer_tables import Claiming, TablesAway
-from dpproxy.answers.data_epoch import Epoch
-from dpproxy.answers.epoch_refresh import Refreshed
-from dpproxy.answers.matching import Asked, Groups, Origin, StoredRelease, name
-from dpproxy.answers.recent_answers import RecentAnswers
 from dpproxy.answers.spelled_values import SpelledValues
-from dpproxy.answers.store import AWAY, AnswerStore, Found
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import MICRO
 from dpproxy.privacy.measurement import Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws
+from dpproxy.reuse.data_epoch import Epoch
+from dpproxy.reuse.epoch_refresh import Refreshed
+from dpproxy.reuse.matching import Asked, Groups, Origin, StoredRelease, name
+from dpproxy.reuse.recent import RecentAnswers
+from dpproxy.reuse.store import AWAY, AnswerStore, Found
+from dpproxy.reuse.tables import Claiming, TablesAway
 from dpproxy.sql.template import Dialect, Param, Template, Text
 from dpproxy.sql.types import INTEGERS
 
@@ -122,7 +122,7 @@ class Reuse:
 
 
 def epoch_name(ledger: str, epoch: str) -> str:
-    """Return the digest by which `answers.store` lists what is free on an epoch, for who pays in a ledger."""
+    """Return the digest by which `reuse.store` lists what is free on an epoch, for who pays in a ledger."""
     return name("epoch", ledger, epoch)
 
 

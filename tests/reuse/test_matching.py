@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers.matching import Asked, Groups, StoredRelease, any_noise, at_the_price, exposure, name, serve
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
+from dpproxy.reuse.matching import Asked, Groups, StoredRelease, any_noise, at_the_price, exposure, name, serve
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 MADE = Asked("rows", ("region", "day"), ("count", "sum"), (Fraction(10), Fraction(1, 3)), 50)

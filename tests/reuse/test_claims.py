@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.answers.claims import Claims
+from dpproxy.reuse.claims import Claims
 
 HOLDER = """
 import sys
 from pathlib import Path
-from dpproxy.answers.claims import Claims
+from dpproxy.reuse.claims import Claims
 claims = Claims(Path(sys.argv[1]))
 print(claims.take(sys.argv[2:]), flush=True)
 sys.stdin.readline()
