@@ -14,18 +14,18 @@ from typing import Annotated
 
 import typer
 
+from dpproxy.acceleration import copy_process
+from dpproxy.acceleration.copy_files import Copy, CopyError
+from dpproxy.acceleration.copy_making import Job, expected
+from dpproxy.acceleration.preparation import unplanned
 from dpproxy.answers import public_tables
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.authoring.progress import bar
-from dpproxy.backends import copy_process
-from dpproxy.backends.copy_files import Copy, CopyError
-from dpproxy.backends.copy_making import Job, expected
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State
 from dpproxy.ledger.place import SqlitePlace, ledger_key, place_of, read_secret
 from dpproxy.ledger.record import current
 from dpproxy.operations.client import serves
-from dpproxy.plan.preparation import unplanned
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.private_files import private_folder

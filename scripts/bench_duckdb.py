@@ -3,7 +3,7 @@
 Knows: workloads (the shared one is not in this repository), the planner, DuckDB. Must not know: the wire, noise. All
 statements run in turn on connections with the settings of the proxy's own (`backends.duckdb`), so that a machine that gets faster
 or slower changes all of them. Processor time says more than the clock where others use the machine. Stored tables are made as
-`plan.preparation` says: of the policy alone, and of the workload's statements too.
+`acceleration.preparation` says: of the policy alone, and of the workload's statements too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import bench_accuracy
 import bench_plans
 import duckdb
 
+from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.backends import duckdb as backend
 from dpproxy.backends.kept_stages import KeptStages
 from dpproxy.engines import literal, stored_stages
@@ -28,7 +29,6 @@ from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
-from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.password import make_verifier
 from dpproxy.privacy.measurement import Measurement
 

@@ -25,10 +25,10 @@ from bench_duckdb import ASKED, ROWS
 from bench_postgres import BOUNDS, SETTINGS, loaded, session_clock
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.acceleration import copy_process
+from dpproxy.acceleration.extract import Extract
 from dpproxy.answers import public_tables
 from dpproxy.answers.plan_cache import plans_for
-from dpproxy.backends import copy_process
-from dpproxy.backends.extract import Extract
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.plan.pipeline import PlanFunction, planning

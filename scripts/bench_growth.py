@@ -20,9 +20,9 @@ import bench_duckdb
 import bench_plans
 from bench_duckdb import DATABASE, ROWS, Bench
 
+from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.engines import stored_stages
 from dpproxy.plan.pipeline import planning
-from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.password import make_verifier
 
 ORDERS = 10_000_000

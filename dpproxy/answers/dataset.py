@@ -37,7 +37,7 @@ from dpproxy.sql.signals import SIGNALS
 from dpproxy.telemetry.tallies import Tallies
 
 if TYPE_CHECKING:
-    from dpproxy.backends.accelerator import Accelerator  # it brings an engine along, which not every proxy has
+    from dpproxy.acceleration.accelerator import Accelerator  # it brings an engine along, which not every proxy has
 
 RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 

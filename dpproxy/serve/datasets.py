@@ -47,7 +47,7 @@ from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_pro
 from dpproxy.serve.extracts import open_data
 
 if TYPE_CHECKING:
-    from dpproxy.backends.accelerator import Accelerator
+    from dpproxy.acceleration.accelerator import Accelerator
 
 LOG = structlog.get_logger()
 

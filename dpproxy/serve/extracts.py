@@ -27,9 +27,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from dpproxy.acceleration.copy_files import FOLDER, Copy, CopyError, CopyFolder, free
 from dpproxy.answers.data_identity import data_of
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.backends.copy_files import FOLDER, Copy, CopyError, CopyFolder, free
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
@@ -40,9 +40,9 @@ from dpproxy.serve.data_checks import check_exposures, fitting_catalog, open_bac
 from dpproxy.sql.template import Dialect
 
 if TYPE_CHECKING:  # each engine's client is imported where it is used
-    from dpproxy.backends.copy_making import Told
-    from dpproxy.backends.extract_making import ExtractJob
-    from dpproxy.backends.extract_tables import ExtractTable
+    from dpproxy.acceleration.copy_making import Told
+    from dpproxy.acceleration.extract_making import ExtractJob
+    from dpproxy.acceleration.extract_tables import ExtractTable
     from dpproxy.backends.postgres import Postgres
 
 LOG = structlog.get_logger()
@@ -127,7 +127,7 @@ async def held(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Cata
     fit the catalog. Raises BackendError."""
     if not extracts(loaded):
         return catalog, backend.dialect
-    from dpproxy.backends.extract_tables import held_catalog
+    from dpproxy.acceleration.extract_tables import held_catalog
 
     return held_catalog(await _tables(loaded, catalog, backend)), "duckdb"
 
@@ -152,7 +152,7 @@ class _Source:
 
 
 async def _tables(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[ExtractTable, ...]:
-    from dpproxy.backends.extract_tables import extract_tables
+    from dpproxy.acceleration.extract_tables import extract_tables
     from dpproxy.backends.postgres import Postgres
 
     assert isinstance(backend, Postgres)
@@ -180,8 +180,8 @@ async def _source(loaded: Loaded, state: Path) -> _Source:
 async def _described(loaded: Loaded, catalog: Catalog, backend: Postgres, state: Path) -> _Source:
     import duckdb
 
-    from dpproxy.backends.extract_making import NUMBER, ExtractJob
-    from dpproxy.backends.extract_tables import described
+    from dpproxy.acceleration.extract_making import NUMBER, ExtractJob
+    from dpproxy.acceleration.extract_tables import described
 
     policy, shape = loaded.policy, shape_of(loaded.policy, catalog)
     tables = await _tables(loaded, catalog, backend)
@@ -209,7 +209,7 @@ def _epoch(loaded: Loaded, backend: Backend, shape: str) -> Epoch:
 
 async def _found_or_made(source: _Source, told: Told | None, background: bool = False) -> Copy | None:
     """The last extract of the epoch; None where the epoch is another one by now. Raises CopyError, OSError."""
-    from dpproxy.backends import copy_process
+    from dpproxy.acceleration import copy_process
 
     found = await _whole(source)
     if found is not None:
@@ -252,10 +252,10 @@ class _Teller:
 
 async def _opened(loaded: Loaded, state: Path, source: _Source, copy: Copy) -> Data:
     """Raises BackendError."""
+    from dpproxy.acceleration.extract import Extract
+    from dpproxy.acceleration.extract_tables import held_catalog
     from dpproxy.answers.engine_seats import share
     from dpproxy.backends import duckdb
-    from dpproxy.backends.extract import Extract
-    from dpproxy.backends.extract_tables import held_catalog
 
     roles = len(loaded.policy.roles)
     backend = Extract(copy.path, held_catalog(source.job.tables), share(duckdb.PLACES, roles) * max(roles, 1))
@@ -277,7 +277,7 @@ class ExtractWatch:
     @property
     def moment(self) -> dt.datetime:
         """Return when the snapshot was taken."""
-        from dpproxy.backends.extract_making import moment
+        from dpproxy.acceleration.extract_making import moment
 
         return moment(self._copy.key)
 
@@ -328,7 +328,7 @@ class ExtractWatch:
 
     async def _looked(self, epoch: Epoch, changed: Callable[[], None]) -> str | None:
         """Look once. Returns why there is no extract of the data as they are."""
-        from dpproxy.backends.extract_making import holds
+        from dpproxy.acceleration.extract_making import holds
 
         try:
             if await epoch.current(dt.datetime.now(dt.UTC)) == self._epoch or holds(self._copy):

@@ -1,7 +1,7 @@
 """Whether a dataset has a prepared copy, of what, and how plans come to use it.
 
 Knows: policies, the planner, the backend's accelerator. Must not know: SQL, how a copy is made or found. What is in a copy
-follows from policy, catalog and ledger alone (`plan.preparation`).
+follows from policy, catalog and ledger alone (`acceleration.preparation`).
 
 `accelerate: auto` looks at how much the data take. That is a fact about rows of people, and whether there is a copy is seen in
 EXPLAIN and in how long answers take. So the bound is nowhere written: it is drawn once for each ledger, evenly over sizes that
@@ -17,16 +17,16 @@ from typing import Final
 
 import structlog
 
+from dpproxy.acceleration.accelerator import Accelerator, tidy
+from dpproxy.acceleration.copy_files import FOLDER, Copy, CopyError, CopyFolder, Preparation, allowed_bytes, free
+from dpproxy.acceleration.copy_making import Job
+from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.plan_cache import PlanCache
-from dpproxy.backends.accelerator import Accelerator, tidy
-from dpproxy.backends.copy_files import FOLDER, Copy, CopyError, CopyFolder, Preparation, allowed_bytes, free
-from dpproxy.backends.copy_making import Job
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
-from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.reuse.seal import derived

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 from plan_harness import as_ordered, values_of
 
+from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import set_for_measuring
 from dpproxy.engines import literal
@@ -21,7 +22,6 @@ from dpproxy.engines.stored_stages import DATABASE, table
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
-from dpproxy.plan.preparation import stored_tables
 from dpproxy.sql.statements import Statement, split
 from tests.corpus.corpus_worlds import POLICIES, World, world
 

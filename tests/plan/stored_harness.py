@@ -9,12 +9,12 @@ import plan_harness
 from fixture_cases import Case
 from plan_harness import Shop
 
+from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.engines import literal
 from dpproxy.engines.stored_stages import DATABASE, table
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
-from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.privacy.measurement import Measurement

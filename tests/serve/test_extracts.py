@@ -18,12 +18,12 @@ from scratch_postgres import Scratch, scratch_server
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from dpproxy.acceleration import copy_process, extract_making
+from dpproxy.acceleration.copy_making import Told
+from dpproxy.acceleration.extract import Extract
 from dpproxy.authoring.checking import Depth, findings
 from dpproxy.authoring.workbench import open_workbench
-from dpproxy.backends import copy_process, extract_making
 from dpproxy.backends.base import BackendError
-from dpproxy.backends.copy_making import Told
-from dpproxy.backends.extract import Extract
 from dpproxy.backends.postgres import Postgres
 from dpproxy.cli import commands
 from dpproxy.policy.load import Loaded, load_file

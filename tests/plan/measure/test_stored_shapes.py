@@ -13,8 +13,8 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop, as_ordered, values_of
 from stored_harness import is_read, opened, prepare, read, tables_of, texts
 
+from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.preparation import stored_tables
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 

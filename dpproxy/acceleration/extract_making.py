@@ -32,13 +32,13 @@ import duckdb
 import pyarrow as pa
 
 from dpproxy import postgres_connections
+from dpproxy.acceleration.copy_files import CopyError, CopyFolder, Manifest, free
+from dpproxy.acceleration.copy_making import LEAST_FREE, MEMORY, Told, on_disk
+from dpproxy.acceleration.extract_tables import ExtractTable
 from dpproxy.backends import postgres_catalog
 from dpproxy.backends.base import BackendError
-from dpproxy.backends.copy_files import CopyError, CopyFolder, Manifest, free
-from dpproxy.backends.copy_making import LEAST_FREE, MEMORY, Told, on_disk
 from dpproxy.backends.duckdb import LOCKED_DOWN, backend_error, set_for_measuring
 from dpproxy.backends.duckdb_catalog import fetched
-from dpproxy.backends.extract_tables import ExtractTable
 from dpproxy.backends.postgres import CONNECT_TIMEOUT, RESTRICTED, SESSION, UNQUALIFIED, Isolation, number
 from dpproxy.backends.postgres import backend_error as server_error
 from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv

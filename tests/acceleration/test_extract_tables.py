@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.backends.extract_tables import ExtractTable, described, extract_tables, held_catalog
+from dpproxy.acceleration.extract_tables import ExtractTable, described, extract_tables, held_catalog
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Policy

@@ -9,11 +9,11 @@ from typing import Any
 import plan_harness
 import pytest
 
+from dpproxy.acceleration import preparation
+from dpproxy.acceleration.preparation import MOST_GROUPS, stored_tables, unplanned
 from dpproxy.engines.stored_stages import columns
 from dpproxy.kernel.leaves import Unproven
-from dpproxy.plan import preparation
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.preparation import MOST_GROUPS, stored_tables, unplanned
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.model import Policy
 from dpproxy.tree.measured import Picked, StoredGroups, Sums, UnitGroups, Written

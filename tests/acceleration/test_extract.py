@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from dpproxy.acceleration.extract import Extract
 from dpproxy.backends.base import BackendError
-from dpproxy.backends.extract import Extract
 from dpproxy.facade.copytext import copy_chunks
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
 

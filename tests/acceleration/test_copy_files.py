@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.backends.copy_files import (
+from dpproxy.acceleration.copy_files import (
     CopyError,
     CopyFolder,
     Manifest,

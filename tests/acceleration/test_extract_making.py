@@ -15,16 +15,15 @@ import duckdb
 import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
+from tests.backends.test_copy_process import children
 
-from dpproxy.backends import copy_process, extract_making
-from dpproxy.backends.copy_files import CopyError, CopyFolder
-from dpproxy.backends.extract_making import NUMBER, ExtractJob, make, moment
-from dpproxy.backends.extract_tables import extract_tables
+from dpproxy.acceleration import copy_process, extract_making
+from dpproxy.acceleration.copy_files import CopyError, CopyFolder
+from dpproxy.acceleration.extract_making import NUMBER, ExtractJob, make, moment
+from dpproxy.acceleration.extract_tables import extract_tables
 from dpproxy.backends.postgres import Postgres
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import PostgresBackend
-
-from .test_copy_process import children
 
 POLICY = """
 version: 1

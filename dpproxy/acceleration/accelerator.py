@@ -19,10 +19,10 @@ from typing import Final, Literal, TypeVar
 
 import structlog
 
-from dpproxy.backends import copy_process
+from dpproxy.acceleration import copy_process
+from dpproxy.acceleration.copy_files import Copy, CopyError, CopyFolder
+from dpproxy.acceleration.copy_making import Job, expected
 from dpproxy.backends.base import BackendError
-from dpproxy.backends.copy_files import Copy, CopyError, CopyFolder
-from dpproxy.backends.copy_making import Job, expected
 from dpproxy.backends.duckdb import DuckDB
 
 LOG = structlog.get_logger()

@@ -18,7 +18,7 @@ from typing import Final
 
 import duckdb
 
-from dpproxy.backends.copy_files import CopyError, CopyFolder, Manifest, Preparation, digest, free, key_of
+from dpproxy.acceleration.copy_files import CopyError, CopyFolder, Manifest, Preparation, digest, free, key_of
 from dpproxy.backends.datafile import DataFile, FileChanged
 from dpproxy.backends.duckdb import attached, backend_error
 from dpproxy.backends.group_index import largest, sizes

@@ -20,8 +20,8 @@ import sys
 import threading
 from typing import BinaryIO, Final, Protocol
 
-from dpproxy.backends.copy_files import CopyError, CopyFolder
-from dpproxy.backends.copy_making import Told
+from dpproxy.acceleration.copy_files import CopyError, CopyFolder
+from dpproxy.acceleration.copy_making import Told
 
 NICE: Final = 10
 """Of a process in the background: measurements go before."""
@@ -64,7 +64,7 @@ async def made(job: Work, told: Told, background: bool) -> None:
 
 async def _run(job: Work, lock: int, told: Told, background: bool) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dpproxy.backends.copy_process"),
+        *(sys.executable, "-m", "dpproxy.acceleration.copy_process"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         pass_fds=(lock,),
@@ -130,6 +130,6 @@ def _say(**what: object) -> None:
 
 
 if __name__ == "__main__":
-    from dpproxy.backends import copy_process  # pickled values are of this module's own name
+    from dpproxy.acceleration import copy_process  # pickled values are of this module's own name
 
     copy_process.main()

@@ -10,8 +10,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.backends.copy_files import CopyError, CopyFolder, Preparation
-from dpproxy.backends.copy_making import A_ROW, Job, expected, make
+from dpproxy.acceleration.copy_files import CopyError, CopyFolder, Preparation
+from dpproxy.acceleration.copy_making import A_ROW, Job, expected, make
 from dpproxy.backends.datafile import DataFile
 from dpproxy.policy.model import DuckDBBackend
 
@@ -142,7 +142,7 @@ def test_what_fails_leaves_nothing_and_quotes_no_data(tmp_path: Path, query: str
 
 
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpproxy.backends.copy_making.LEAST_FREE", 1 << 60)
+    monkeypatch.setattr("dpproxy.acceleration.copy_making.LEAST_FREE", 1 << 60)
     much = Preparation("much", "SELECT hash(i) AS y FROM range(3000000) t(i)")
     wanted = job(tmp_path, much)
     with pytest.raises(CopyError, match="bytes free"):
@@ -155,7 +155,7 @@ def test_a_disk_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(28, "No space left on device")
 
     wanted = job(tmp_path)
-    monkeypatch.setattr("dpproxy.backends.copy_files.write_whole", full)
+    monkeypatch.setattr("dpproxy.acceleration.copy_files.write_whole", full)
     with pytest.raises(CopyError, match="No space left"):
         make(wanted, lambda *_: None)
     assert wanted.folder.whole(wanted.key) is None
