@@ -33,7 +33,7 @@ HELD = {
     "protocol-25": "Where TLS is required nobody comes in without: `tests/server/test_connection.py`; a client must ask for it.",
     "protocol-26": "What comes behind the request in clear is refused: `tests/server/test_tls.py`.",
     "protocol-28": "Wrong passwords and unknown users look alike: `tests/wire/test_scram.py`.",
-    "protocol-29": "Guesses of a network, and of a name, are few a day: `tests/server/test_throttle.py`.",
+    "protocol-29": "Guesses of a network, and of a name, are few a day: `tests/limits/test_throttle.py`.",
     "protocol-30": "A key has 32 random bits, and 256 with protocol 3.2: `tests/server/test_login.py`.",
     "protocol-32": "A login has a limit of time: `tests/session/test_timeouts.py`.",
     "protocol-33": "A login has a limit of time: `tests/session/test_timeouts.py`.",

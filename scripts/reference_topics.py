@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpproxy.server.quota import Resource
+from dpproxy.limits.quota import Resource
 
 HEAD = """# Errors: every refusal, its cause, and what to do
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from dpproxy.answers.claim_standing import ClaimStanding
-from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.invented_rows import InventedRows
 from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
@@ -24,6 +23,7 @@ from dpproxy.backends.base import Backend
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.facade import Rooms
 from dpproxy.ledger.ledger import Charge, Ledger, Limits
+from dpproxy.limits.engine_seats import Seats
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.operations.pauses import Pauses
 from dpproxy.policy.catalog import Catalog, TableName

@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from dpproxy.answers.processor_time import put_down
+from dpproxy.limits.processor_time import put_down
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ import difflib
 from pathlib import Path
 from typing import get_args
 
-from dpproxy.answers.engine_seats import share
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend, BackendError
+from dpproxy.limits.engine_seats import share
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import check
 from dpproxy.policy.exposed_rows import exposures, private_tables, unseen

@@ -17,7 +17,6 @@ import structlog
 from dpproxy.answers import public_tables
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.dataset import Dataset, words_of
-from dpproxy.answers.engine_seats import Seats
 from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.engines import literal
@@ -25,6 +24,7 @@ from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.ledger.ledger import Ledger
+from dpproxy.limits.engine_seats import Seats
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded

@@ -254,8 +254,8 @@ async def _opened(loaded: Loaded, state: Path, source: _Source, copy: Copy) -> D
     """Raises BackendError."""
     from dpproxy.acceleration.extract import Extract
     from dpproxy.acceleration.extract_tables import held_catalog
-    from dpproxy.answers.engine_seats import share
     from dpproxy.backends import duckdb
+    from dpproxy.limits.engine_seats import share
 
     roles = len(loaded.policy.roles)
     backend = Extract(copy.path, held_catalog(source.job.tables), share(duckdb.PLACES, roles) * max(roles, 1))

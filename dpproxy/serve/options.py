@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpproxy.errors import OperatorError
-from dpproxy.server.rations import Rations
+from dpproxy.limits.rations import Rations
+from dpproxy.limits.session_limits import SessionLimits
 from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
-from dpproxy.session.limits import SessionLimits
 from dpproxy.telemetry.log import Format
 
 

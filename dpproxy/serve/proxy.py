@@ -30,6 +30,7 @@ from dpproxy.facade.server import Bounds
 from dpproxy.facade.usage import visible
 from dpproxy.ledger.place import PostgresPlace, ledger_key, named, place_of, read_secret
 from dpproxy.ledger.record import recent
+from dpproxy.limits.quota import Quota
 from dpproxy.operations import audit
 from dpproxy.operations import pauses as paused
 from dpproxy.operations.audit import AuditLog
@@ -52,7 +53,6 @@ from dpproxy.serve.secret import lasting_secret
 from dpproxy.serve.self_report import SelfReport
 from dpproxy.serve.served_policies import ServedPolicies
 from dpproxy.serve.service_manager import notify
-from dpproxy.server.quota import Quota
 from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket, waiting_room
 from dpproxy.server.tls import Tls, TlsError, load_tls

@@ -12,15 +12,15 @@ import typer
 
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
 from dpproxy.console import access
+from dpproxy.limits.rations import Rations
+from dpproxy.limits.session_limits import SessionLimits
 from dpproxy.serve import proxy
 from dpproxy.serve.config_file import read_config
 from dpproxy.serve.options import Options, ServingError
 from dpproxy.serve.processes import supervise
 from dpproxy.serve.runtime import run
-from dpproxy.server.rations import Rations
 from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
-from dpproxy.session.limits import SessionLimits
 from dpproxy.telemetry.log import FORMATS, LEVELS, start_log
 
 Policies = Annotated[list[Path], typer.Argument(help="policy files, one a dataset")]

@@ -23,10 +23,10 @@ from dpproxy.errors import (
     TOO_MANY_CONNECTIONS,
     UNDEFINED_OBJECT,
 )
+from dpproxy.limits.throttle import Throttle
 from dpproxy.policy.model import User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.sockets import address_of, keep_alive
-from dpproxy.server.throttle import Throttle
 from dpproxy.server.tls import HANDSHAKE, Tls, agreed, encrypt
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.greeting import Greeting, Origin, greet

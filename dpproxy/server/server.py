@@ -19,20 +19,20 @@ import structlog
 from dpproxy.answers.dataset import Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.cluster import Endpoint
+from dpproxy.limits.session_limits import SessionLimits, State, Watch
+from dpproxy.limits.throttle import Throttle
+from dpproxy.limits.turns import Turns
 from dpproxy.policy.model import Policy
 from dpproxy.server.arrivals import Arrivals
 from dpproxy.server.connection import Arrival
 from dpproxy.server.connection_slots import ConnectionSlots, OwnSlots
 from dpproxy.server.login import Nobody
 from dpproxy.server.sockets import BACKLOG
-from dpproxy.server.throttle import Throttle
 from dpproxy.server.tls import Tls
 from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.client import ClientSession
 from dpproxy.session.half_messages import HalfMessages
-from dpproxy.session.limits import SessionLimits, State, Watch
 from dpproxy.session.memo import Memo
-from dpproxy.session.turns import Turns
 from dpproxy.sql.signals import Signal
 from dpproxy.telemetry.tallies import Tallies
 

@@ -17,9 +17,9 @@ from typing import Final, Protocol
 import structlog
 
 from dpproxy.facade import usage
-from dpproxy.server.quota import Quota, Ration, Resource, Stop, Taken
+from dpproxy.limits.quota import Quota, Ration, Resource, Stop, Taken
+from dpproxy.limits.session_limits import Progress, State
 from dpproxy.session.client import ClientSession
-from dpproxy.session.limits import Progress, State
 from dpproxy.wire import backend as back
 
 LOG = structlog.get_logger()

@@ -17,27 +17,27 @@ import structlog
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.failures import internal
-from dpproxy.answers.processor_time import breathe, metered
 from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
-from dpproxy.session.arrival_times import seconds_waited
+from dpproxy.limits.arrival_times import seconds_waited
+from dpproxy.limits.fair_share import QUANTUM
+from dpproxy.limits.processor_time import breathe, metered
+from dpproxy.limits.session_limits import Progress, SessionLimits, State
+from dpproxy.limits.turns import BYTE, RELAYED, Turns
 from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.concern import TEXTS, concerns
 from dpproxy.session.conductor import Conductor
 from dpproxy.session.facade_entry import Key, enter
 from dpproxy.session.facade_login import cancel_at
-from dpproxy.session.fair_share import QUANTUM
 from dpproxy.session.greeting import NOWHERE, Greeting, Origin
 from dpproxy.session.inflow import Half, Inflow, Message
-from dpproxy.session.limits import Progress, SessionLimits, State
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
 from dpproxy.session.message_counts import glance
 from dpproxy.session.message_flow import HARMLESS
 from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.tracker import Counts
-from dpproxy.session.turns import BYTE, RELAYED, Turns
 from dpproxy.sql.signals import Signal
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer, Span

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from dpproxy.session.fair_share import Account
+from dpproxy.limits.fair_share import Account
+from dpproxy.limits.turns import RELAYED
 from dpproxy.session.message_flow import COMPLETIONS
 from dpproxy.session.tracker import STATUSES, Counts, Tracker
-from dpproxy.session.turns import RELAYED
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import BackendFramer

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers import engine_seats
 from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.backends.base import BackendError
-from dpproxy.session.limits import SessionLimits
+from dpproxy.limits import engine_seats
+from dpproxy.limits.session_limits import SessionLimits
 from tests.worlds.town import Client, Town, town
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

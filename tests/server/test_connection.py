@@ -13,13 +13,13 @@ from structlog.testing import capture_logs
 
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.ledger.ledger import Ledger
+from dpproxy.limits.session_limits import SessionLimits
+from dpproxy.limits.throttle import Throttle
 from dpproxy.policy.model import User
 from dpproxy.server import connection
 from dpproxy.server.connection import Arrival
 from dpproxy.server.login import Nobody
-from dpproxy.server.throttle import Throttle
 from dpproxy.session.greeting import Greeting, Origin
-from dpproxy.session.limits import SessionLimits
 from dpproxy.telemetry.tallies import Tallies
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication, read_report

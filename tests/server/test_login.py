@@ -15,10 +15,10 @@ import psycopg
 import pytest
 import scramp
 
+from dpproxy.limits.throttle import Throttle
 from dpproxy.policy.model import Policy, User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.server import Server
-from dpproxy.server.throttle import Throttle
 from dpproxy.session.greeting import Greeting
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report

@@ -11,9 +11,9 @@ import pytest
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.ledger import Ledger
+from dpproxy.limits.session_limits import SessionLimits, State
 from dpproxy.server.server import NUMBER_BITS, Server
 from dpproxy.session.greeting import NOWHERE, Origin
-from dpproxy.session.limits import SessionLimits, State
 from dpproxy.sql.signals import Signal
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 from tests.worlds.waiting import until

@@ -15,8 +15,8 @@ import asyncpg
 import pytest
 
 from dpproxy.facade import usage
-from dpproxy.server import quota
-from dpproxy.server.quota import Quota
+from dpproxy.limits import quota
+from dpproxy.limits.quota import Quota
 from dpproxy.server.warden import Warden
 from tests.worlds.scripted import Stage
 from tests.worlds.wire_client import PASSWORD

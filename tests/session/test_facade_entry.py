@@ -9,9 +9,9 @@ import pytest
 
 from dpproxy.errors import CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
 from dpproxy.facade.cluster import Endpoint
+from dpproxy.limits.fair_share import Account
 from dpproxy.session import facade_entry
 from dpproxy.session.facade_entry import enter
-from dpproxy.session.fair_share import Account
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.wire import backend as back
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from dpproxy.session.fair_share import Account
+from dpproxy.limits.fair_share import Account
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import PIECE

@@ -14,9 +14,9 @@ from contextlib import AsyncExitStack
 import pytest
 import pytest_asyncio
 
+from dpproxy.limits.session_limits import SessionLimits, Watch
 from dpproxy.server.server import Server
 from dpproxy.session.client import ClientSession
-from dpproxy.session.limits import SessionLimits, Watch
 from dpproxy.session.session_settings import seconds
 from dpproxy.wire import frontend_build as front
 from tests.worlds.running import sleeping

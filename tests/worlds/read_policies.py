@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.limits.session_limits import State
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy, User
 from dpproxy.serve import proxy, served_policies
@@ -21,7 +22,6 @@ from dpproxy.serve.options import Options
 from dpproxy.serve.proxy import Running
 from dpproxy.session.client import ClientSession
 from dpproxy.session.greeting import NOWHERE, Origin
-from dpproxy.session.limits import State
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 
 RULES = policy()

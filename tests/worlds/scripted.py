@@ -26,6 +26,7 @@ from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
 from dpproxy.ledger.ledger import Ledger
 from dpproxy.ledger.sqlite import SqliteLedger
+from dpproxy.limits.session_limits import SessionLimits
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.plan.pipeline import planning
@@ -48,7 +49,6 @@ from dpproxy.policy.model import (
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
 from dpproxy.server.server import Server
-from dpproxy.session.limits import SessionLimits
 from dpproxy.session.session_settings import Settings
 from dpproxy.sql.signals import SIGNALS
 from dpproxy.sql.statements import Statement

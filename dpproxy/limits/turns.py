@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dpproxy.session.fair_share import QUANTUM, Account, FairShare
+from dpproxy.limits.fair_share import QUANTUM, Account, FairShare
 
 PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""

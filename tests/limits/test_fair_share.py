@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dpproxy.session.fair_share import BURST, FORGIVEN, LATELY, LEAST, LONGEST, MOST_OWED, PAID, QUANTUM, Account, FairShare
+from dpproxy.limits.fair_share import BURST, FORGIVEN, LATELY, LEAST, LONGEST, MOST_OWED, PAID, QUANTUM, Account, FairShare
 
 TICK = 0.001
 

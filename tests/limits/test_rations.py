@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpproxy.facade import usage
-from dpproxy.server.quota import Quota
-from dpproxy.server.rations import LEAST, MEGABYTE, MOST_DISK, Rations
+from dpproxy.limits.quota import Quota
+from dpproxy.limits.rations import LEAST, MEGABYTE, MOST_DISK, Rations
 
 GIGABYTE = 1024 * MEGABYTE
 

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from dpproxy.errors import QUERY_CANCELED
-from dpproxy.session.fair_share import LATELY, Account
-from dpproxy.session.turns import Turns
+from dpproxy.limits.fair_share import LATELY, Account
+from dpproxy.limits.turns import Turns
 from dpproxy.wire import frontend_build as front
+from tests.session.texts import GROUPS, PRIVATE
 from tests.worlds.scripted import Stage
 from tests.worlds.wire_client import Wire, report, rows, tags
-
-from .texts import GROUPS, PRIVATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROLE = ("shop", "analyst")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.server.throttle import CELLS, GUESSES, KNOWN, PATIENCE, STRANGERS_GUESSES, Throttle
+from dpproxy.limits.throttle import CELLS, GUESSES, KNOWN, PATIENCE, STRANGERS_GUESSES, Throttle
 
 
 def guess(throttle: Throttle, count: int, address: str = "10.0.0.1", user: str = "ada", now: float = 0.0) -> int:

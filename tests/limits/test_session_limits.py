@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dpproxy.session.limits import CANCEL_GRACE, Progress, SessionLimits, State, Watch
+from dpproxy.limits.session_limits import CANCEL_GRACE, Progress, SessionLimits, State, Watch
 
 
 @dataclass(eq=False)

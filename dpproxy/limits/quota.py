@@ -56,7 +56,7 @@ class Quota:
 @dataclass(frozen=True)
 class Taken:
     """Says what one session takes. `doing` changes with every statement; `busy`: one is running, and can be cancelled.
-    `behind`: it waits for the others of the proxy as well (`session.turns`)."""
+    `behind`: it waits for the others of the proxy as well (`limits.turns`)."""
 
     role: Hashable
     doing: Hashable

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from dpproxy.facade import usage
-from dpproxy.server.quota import Quota
+from dpproxy.limits.quota import Quota
 
 MEGABYTE: Final = 1 << 20
 MEMORY_PART: Final = 4

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from dpproxy.server.quota import GRACE, LONG, NEGLIGIBLE, Quota, Ration, Resource, Stop, Taken
+from dpproxy.limits.quota import GRACE, LONG, NEGLIGIBLE, Quota, Ration, Resource, Stop, Taken
 
 MB = 1 << 20
 QUOTA = Quota(memory=1000 * MB, disk=1000 * MB, share=0.5, reserve=100 * MB)
