@@ -13,10 +13,10 @@ from dpproxy.audit.events import Outcome
 from dpproxy.audit.neighbours import Neighbours
 from dpproxy.audit.replay import values_of
 from dpproxy.audit.subject import Statement, Subject
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.engines import literal
 from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.plan.model import Plan
+from dpproxy.review.verdicts import Bench
 
 
 def planned(subject: Subject, bench: Bench, asked: Statement) -> Plan:

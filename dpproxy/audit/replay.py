@@ -26,7 +26,6 @@ from dpproxy.audit.movement import Exactly, Moved
 from dpproxy.audit.neighbours import SAME, WHOLE, Neighbours
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released
@@ -34,6 +33,7 @@ from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.plan.model import Plan
 from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.measurement import FirstRound, Measurement
+from dpproxy.review.verdicts import Bench
 
 STAND_INS: Mapping[str, str] = {
     "date": "2024-03-15", "timestamp": "2024-03-15 12:00:00", "timestamptz": "2024-03-15 12:00:00", "time": "12:00:00",

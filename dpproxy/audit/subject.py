@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.ledger.ledger import Ledger
 from dpproxy.mechanisms import key_rounds
 from dpproxy.mechanisms import release as door
@@ -18,6 +17,7 @@ from dpproxy.mechanisms.noise import Noise
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.review.verdicts import Bench
 
 Release = Callable[[Measurement, Exact, Noise, FoundGroups | None], Released]
 FirstRelease = Callable[[Measurement, Exact, Noise], FoundGroups]

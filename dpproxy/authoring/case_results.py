@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 from ruamel.yaml import YAML
 
 from dpproxy.authoring.cases import Accept, Case, TestFile
-from dpproxy.authoring.verdicts import Answered, Bench, Refused, Verdict
+from dpproxy.review.verdicts import Answered, Bench, Refused, Verdict
 
 ROUNDED = 3  # significant digits of an error that `updated` writes, rounded up
 

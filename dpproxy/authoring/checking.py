@@ -11,13 +11,13 @@ import enum
 from collections.abc import Sequence
 from pathlib import Path
 
-from dpproxy.authoring import doubts
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.problems import START, PolicyError, Problem
 from dpproxy.reuse.data_epoch import epoch_query
+from dpproxy.review import doubts
 from dpproxy.serve import data_checks
 from dpproxy.serve.data_checks import checked_catalog, open_backend
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dpproxy.authoring.case_results import price
 from dpproxy.authoring.exposure import Change, Direction
 from dpproxy.authoring.query_log import Asked
-from dpproxy.authoring.verdicts import Answered, Bench, Refused, Verdict
+from dpproxy.review.verdicts import Answered, Bench, Refused, Verdict
 
 _HEADS = {
     Direction.MORE: "More exposed",

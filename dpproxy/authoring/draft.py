@@ -13,13 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dpproxy.authoring import hints
 from dpproxy.authoring.paths import Link, bare, called_like, links, named_key, own_key, singular
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName, same_kind
 from dpproxy.policy.check import family
 from dpproxy.policy.names import fold
+from dpproxy.review import hints
 
 Column = tuple[TableName, str]
 Cell = str | int | Decimal | bool

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpproxy.authoring.odds import delta
 from dpproxy.engines import literal
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ATTO, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Code, Problem
+from dpproxy.review.odds import delta
 from dpproxy.sql.template import Dialect
 
 FAR = 10

@@ -15,9 +15,9 @@ from typing import Annotated
 
 import typer
 
-from dpproxy.authoring.explanation import Page, Section, explanation
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
+from dpproxy.review.explanation import Page, Section, explanation
 
 STYLE = (
     "body { font: 16px/1.5 sans-serif; max-width: 50em; margin: 2em auto; padding: 0 1em } "

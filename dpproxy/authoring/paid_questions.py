@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
-from dpproxy.authoring import hints
 from dpproxy.authoring.draft import Column, Decisions, Open, led, one_row, open_columns
 from dpproxy.authoring.paths import Link
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.policy.catalog import Catalog, TableName
 from dpproxy.policy.check import family
 from dpproxy.policy.names import quote_name
+from dpproxy.review import hints
 from dpproxy.sql.types import INTEGERS
 
 LEAST, MOST = Decimal("0.05"), Decimal("0.95")

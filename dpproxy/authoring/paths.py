@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpproxy.authoring import hints
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import family
+from dpproxy.review import hints
 
 SHORT = 4  # letters of a word that is cut short: fewer fit too many others
 

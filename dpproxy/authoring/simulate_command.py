@@ -23,12 +23,12 @@ from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.simulation import Line, Simulation, picture, table
 from dpproxy.authoring.spending import Habit, spending
 from dpproxy.authoring.trials import Trial, tried
-from dpproxy.authoring.verdicts import Answered, Bench, Verdict
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.facade.sample import Size
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy, Window
 from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.review.verdicts import Answered, Bench, Verdict
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year")

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape
 
 from dpproxy.authoring.spending import Spent
 from dpproxy.authoring.trials import Trial
-from dpproxy.authoring.verdicts import Refused, Verdict
+from dpproxy.review.verdicts import Refused, Verdict
 
 _WIDTH, _HEIGHT, _MARGIN = 720, 220, 60
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")

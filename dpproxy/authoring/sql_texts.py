@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from dpproxy.answers import public_tables
-from dpproxy.authoring.verdicts import Bench, Refused, relations
 from dpproxy.backends.base import Backend
 from dpproxy.errors import SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE
 from dpproxy.policy.catalog import Catalog, TableName
@@ -20,6 +19,7 @@ from dpproxy.policy.model import Policy
 from dpproxy.policy.names import quote_name
 from dpproxy.policy.problems import PolicyError, Problem, suggestion
 from dpproxy.reuse.data_epoch import epoch_query
+from dpproxy.review.verdicts import Bench, Refused, relations
 from dpproxy.serve.data_checks import beside
 from dpproxy.serve.datasets import check_epoch
 from dpproxy.sql.statements import parse

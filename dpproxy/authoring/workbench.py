@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpproxy.answers import public_tables
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend
+from dpproxy.review.verdicts import Bench
 from dpproxy.serve.data_checks import fitting_catalog, open_backend
 from dpproxy.serve.extracts import held
 

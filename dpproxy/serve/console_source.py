@@ -19,9 +19,6 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from dpproxy.answers.dataset import Dataset
-from dpproxy.authoring.doubts import doubts
-from dpproxy.authoring.explanation import explanation
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.backends.base import BackendError
 from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
@@ -36,6 +33,9 @@ from dpproxy.plan.report.explain import as_text
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
 from dpproxy.reuse.lookup import epoch_name
+from dpproxy.review.doubts import doubts
+from dpproxy.review.explanation import explanation
+from dpproxy.review.verdicts import Bench
 from dpproxy.serve.operator import Operator
 from dpproxy.sql.effort import Stop, Stopped, stoppable
 from dpproxy.telemetry.statement_event import StatementEvent

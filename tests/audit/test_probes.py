@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.probes import probes
-from dpproxy.authoring.verdicts import Answered
+from dpproxy.review.verdicts import Answered
 
 
 def test_probes_of_the_small_policy(small: AuditBench) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.statements import generated, read_statements
-from dpproxy.authoring.verdicts import Answered
+from dpproxy.review.verdicts import Answered
 
 
 def test_shapes_of_the_small_policy(small: AuditBench) -> None:

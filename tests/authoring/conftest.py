@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.authoring.workbench import open_workbench
+from dpproxy.review.verdicts import Bench
 from tests.worlds.authored_town import town_data, town_text
 
 

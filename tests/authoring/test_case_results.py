@@ -9,7 +9,7 @@ import pytest
 
 from dpproxy.authoring.case_results import as_junit, as_text, results, updated
 from dpproxy.authoring.cases import TestFile, read_cases
-from dpproxy.authoring.verdicts import Bench
+from dpproxy.review.verdicts import Bench
 
 COUNT = "SELECT region, count(*) AS n FROM people GROUP BY region"
 

@@ -8,8 +8,8 @@ from dpproxy.authoring.cases import read_cases
 from dpproxy.authoring.comparison import as_markdown, as_text, shifts
 from dpproxy.authoring.exposure import Change, Direction
 from dpproxy.authoring.query_log import of_cases
-from dpproxy.authoring.verdicts import Bench
 from dpproxy.policy.load import load_text
+from dpproxy.review.verdicts import Bench
 from tests.worlds.authored_town import town_text
 
 ASKED = of_cases(

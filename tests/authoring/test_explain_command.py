@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.explain_command import as_html, as_markdown
-from dpproxy.authoring.explanation import Page, Section
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
+from dpproxy.review.explanation import Page, Section
 
 PAGE = Page("A <b> & | page", (Section("Table a_b", ("One *star*.",), (("h|1", "h2"), ("<td>", "1"))),))
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from dpproxy.authoring.sample_file import write_sample
-from dpproxy.authoring.verdicts import Answered, Bench
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.cli import commands
 from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size
 from dpproxy.policy.problems import PolicyError
+from dpproxy.review.verdicts import Answered, Bench
 
 
 def test_the_command(town: Path, tmp_path: Path) -> None:

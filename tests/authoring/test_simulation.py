@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 from dpproxy.authoring.simulation import Line, Simulation, picture, row_errors, table
 from dpproxy.authoring.spending import Spent
 from dpproxy.authoring.trials import Trial
-from dpproxy.authoring.verdicts import Answered, Refused
+from dpproxy.review.verdicts import Answered, Refused
 
 ANSWERED = Answered(Decimal("0.5"), Decimal(0), ("n",), cuts=("at most 5 rows per person",))
 FOUND = Simulation(

@@ -8,9 +8,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.authoring.verdicts import Answered
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.policy.problems import PolicyError
+from dpproxy.review.verdicts import Answered
 from tests.worlds.authored_town import town_data, town_text
 
 

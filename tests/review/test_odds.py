@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from dpproxy.authoring.odds import delta, epsilon, odds
 from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.review.odds import delta, epsilon, odds
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dpproxy.authoring.odds import delta, epsilon, odds
-from dpproxy.authoring.verdicts import Answered, Bench
 from dpproxy.policy.check import family
 from dpproxy.policy.model import ATTO, Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
 from dpproxy.policy.names import quote_name
+from dpproxy.review.odds import delta, epsilon, odds
+from dpproxy.review.verdicts import Answered, Bench
 
 SHOWN = 12  # columns and values named in a sentence
 

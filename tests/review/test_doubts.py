@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.authoring.doubts import doubts
 from dpproxy.policy.load import read_text
-
-from .worlds import BASE, VERIFIER
+from dpproxy.review.doubts import doubts
+from tests.authoring.worlds import BASE, VERIFIER
 
 
 def codes(text: str) -> list[tuple[str, int]]:

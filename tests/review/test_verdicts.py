@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import pytest
 
-from dpproxy.authoring.verdicts import Answered, Bench, Refused
 from dpproxy.privacy.noise_error import each
+from dpproxy.review.verdicts import Answered, Bench, Refused
 
 
 def answered(bench: Bench, role: str, query: str, **settings: str) -> Answered:

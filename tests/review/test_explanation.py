@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from dpproxy.authoring.explanation import Page, explanation
-from dpproxy.authoring.verdicts import Answered, Bench
 from dpproxy.policy.model import MICRO
+from dpproxy.review.explanation import Page, explanation
+from dpproxy.review.verdicts import Answered, Bench
 
 
 def texts(page: Page) -> str:

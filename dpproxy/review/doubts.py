@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpproxy.answers.data_identity import data_of, file_of
-from dpproxy.authoring import hints
-from dpproxy.authoring.odds import delta, epsilon, odds
 from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, Policy, Role, TablePolicy, Window
 from dpproxy.policy.names import written
 from dpproxy.policy.problems import START, Code, Problem
+from dpproxy.review import hints
+from dpproxy.review.odds import delta, epsilon, odds
 
 QUERY_EPSILON = 10 * MICRO  # odds of 22,000 to 1 from a single answer
 MONTH_EPSILON = 20 * MICRO  # odds of 480 million to 1
