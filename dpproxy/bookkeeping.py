@@ -22,6 +22,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.standings import limit
 from dpproxy.ledger.book import Book
@@ -35,7 +36,7 @@ from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.client import ask_any, serves
 from dpproxy.operations.requests import GrantBudget, OperationError, SetClock
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import ATTO, MICRO, Policy
+from dpproxy.policy.model import Policy
 
 STATE = Path("dpproxy-state")
 State = Annotated[Path, typer.Option(envvar="DPPROXY_STATE", help="folder of the ledger, the stored answers and the facade")]

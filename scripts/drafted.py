@@ -18,8 +18,9 @@ from typing import Any
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
 from dpproxy.authoring.init_source import describe
 from dpproxy.authoring.paths import Link, own_key
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.password import make_verifier
+from dpproxy.table_terms import TableName
 
 USER = "analyst"  # the password is the same word
 

@@ -19,9 +19,9 @@ import duckdb
 import psycopg
 from ruamel.yaml import YAML
 
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy, TablePolicy
+from dpproxy.table_terms import TableName
 
 EPSILON = 10**9
 """The largest a session may ask for: grids are chosen with room for the noise, and there shall be hardly any."""

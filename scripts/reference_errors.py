@@ -23,7 +23,7 @@ from dpproxy import errors
 from dpproxy.plan import refusals
 
 SOURCE = Path(errors.__file__).parent
-ELSEWHERE = ("authoring/", "demo.py")
+ELSEWHERE = ("authoring/", "review/", "demo.py")
 """What is told to authors of policies, not to clients: `docs/policies/mistakes.md` has that."""
 MAKERS = {"Refusal", "FormRefusal", "NoRoom", "UnprovenPlan", "ProtocolError", "_refuse", "fatal"}
 """What is called with an SQLSTATE and a message. `_refuse` is that of the login, `fatal` ends a session."""

@@ -69,7 +69,7 @@ TOPICS = (
         "Tables and columns the policy does not show",
         "A table, view or column is not in the policy, is hidden, or is not for your role.",
         "`SELECT * FROM dpproxy.tables` and `dpproxy.policy` list what there is; `psql`'s `\\d` works too.",
-        ("plan/", "session/"),
+        ("plan/", "engines/", "kernel/", "tree/", "session/"),
         ("UNDEFINED_TABLE", "UNDEFINED_COLUMN", "INSUFFICIENT_PRIVILEGE"),
     ),
     Topic(
@@ -77,7 +77,7 @@ TOPICS = (
         "What a statement may take is limited before it runs, whatever the data are: its length, its depth, its aggregates, the rows "
         "that joins make of one person's row. [SQL](sql.md#how-large-a-statement-may-be) has the numbers.",
         "Ask for less in one statement, or pass long lists as one array parameter.",
-        ("plan/", "sql/"),
+        ("plan/", "engines/", "kernel/", "tree/", "sql/"),
         ("STATEMENT_TOO_COMPLEX", "PROGRAM_LIMIT_EXCEEDED"),
     ),
     Topic(
@@ -91,7 +91,7 @@ TOPICS = (
         "Statements that PostgreSQL refuses too",
         "The statement is wrong by PostgreSQL's own rules, in its words. dpproxy says so itself where it reads the statement first.",
         "As with any PostgreSQL: correct the statement.",
-        ("plan/", "sql/", "session/"),
+        ("plan/", "engines/", "kernel/", "tree/", "sql/", "session/"),
         STATE_OF_SQL,
     ),
     Topic(
@@ -115,7 +115,7 @@ TOPICS = (
         "A small kernel derives from the generated statement, a second time, what one person can change. A plan that claims less is "
         "refused before it is charged. This is a fault of dpproxy, not of the statement.",
         "Tell the operator: the log has the plan. Another way to write the question may be provable.",
-        ("plan/",),
+        ("plan/", "engines/", "kernel/", "tree/"),
         ("INTERNAL_ERROR",),
     ),
     Topic(
@@ -123,7 +123,7 @@ TOPICS = (
         "Statements over private tables are read by dpproxy's own parser, which knows less than PostgreSQL's; or they would reach beyond "
         "the session: write, send messages to other sessions, change roles.",
         "Write it in plainer SQL. Results are stored by the client, from what it received.",
-        ("plan/", "sql/"),
+        ("plan/", "engines/", "kernel/", "tree/", "sql/"),
     ),
     Topic(
         "Prepared statements, cursors, encodings",
@@ -138,14 +138,14 @@ TOPICS = (
         "The connection is refused before any statement: wrong name or password, too many connections, TLS asked for or missing.",
         "Check user, password and `sslmode`; wait after several wrong passwords. Limits are the operator's "
         "([limits of sessions](../how-to/limits-of-sessions.md)).",
-        ("server/", "wire/scram.py", "wire/startup.py", "session/greeting.py", "session/facade_login.py"),
+        ("server/", "limits/throttle.py", "wire/scram.py", "wire/startup.py", "session/greeting.py", "session/facade_login.py"),
     ),
     Topic(
         "Interruptions and failures",
         "A statement or a session was ended: by you, by a timeout, by the operator, for want of memory, or by an engine that failed.",
         "Ask again. If the statement had been charged, asking again gets its answer at no further charge, unless the message "
         "says that the engine failed: then the charge stands and nothing was measured. The reason is in the operator's log.",
-        ("answers/", "session/", "errors.py", "backends/", "facade/", "serve/", "ledger/", "operations/"),
+        ("answers/", "reuse/", "acceleration/", "limits/", "session/", "errors.py", "backends/", "facade/", "serve/", "ledger/", "operations/"),
         besides=tuple((f"{taken.message}: <detail>", taken.sqlstate, "Ask for less at a time: smaller sorts, fewer rows.") for taken in Resource),
     ),
     Topic(

@@ -373,7 +373,7 @@ def test_what_is_foreign_is_not_ours() -> None:
         "loss.Nothing",
         "quite_unheard_of",
         "unheard_of()",
-        "budget.nothing",
+        "ledger.nothing",
     ],
 )
 def test_the_test_sees_what_is_stale(name: str) -> None:

@@ -1,1 +1,1 @@
-"""Prepared copies and extracts: tables made ahead of statements, so that measurements read less. Their sums are the data's own."""
+"""Prepared copies and extracts: tables made ahead of statements, so that measurements read less."""

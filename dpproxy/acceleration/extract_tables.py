@@ -18,11 +18,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.grants import used_columns
 from dpproxy.policy.model import ColumnRole, Policy, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.types import TEXTS
+from dpproxy.table_terms import TableName
 
 TYPES: Final = {
     "bool": "BOOLEAN", "int2": "SMALLINT", "int4": "INTEGER", "int8": "BIGINT", "float4": "FLOAT", "float8": "DOUBLE",

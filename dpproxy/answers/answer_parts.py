@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from dpproxy.answers.array_literals import array_literal, text_literal
 from dpproxy.answers.failures import internal
 from dpproxy.answers.question import Literals, Question
-from dpproxy.answers.spelled_values import SpelledValues, check_size
 from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.backends.base import in_measuring_thread
 from dpproxy.mechanisms.exact_answers import Int64, Released
@@ -29,6 +28,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.matching import Asked, any_noise
+from dpproxy.reuse.spelled_values import SpelledValues, check_size
 from dpproxy.reuse.store import Found
 from dpproxy.sql.template import Param
 

@@ -23,9 +23,9 @@ import structlog
 
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import CANNOT_CONNECT_NOW, OBJECT_NOT_IN_PREREQUISITE_STATE, SERIALIZATION_FAILURE, Refusal
-from dpproxy.policy.catalog import TableName
 from dpproxy.reuse.data_epoch import Epoch, Named
 from dpproxy.reuse.epoch_refresh import Refreshed
+from dpproxy.table_terms import TableName
 
 LOG = structlog.get_logger()
 

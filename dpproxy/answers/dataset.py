@@ -15,8 +15,6 @@ from dpproxy.answers.claim_standing import ClaimStanding
 from dpproxy.answers.invented_rows import InventedRows
 from dpproxy.answers.paid_measurements import PaidMeasurements
 from dpproxy.answers.plan_cache import Plans
-from dpproxy.answers.side_threads import SideThreads
-from dpproxy.answers.spelled_values import Spell
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend
@@ -24,16 +22,19 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.facade import Rooms
 from dpproxy.ledger.ledger import Charge, Ledger, Limits
 from dpproxy.limits.engine_seats import Seats
+from dpproxy.limits.side_threads import SideThreads
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.operations.pauses import Pauses
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.reuse.lookup import Reuse
 from dpproxy.reuse.recent import RecentNotices
+from dpproxy.reuse.spelled_values import Spell
 from dpproxy.sql.aliases import FOREIGN
 from dpproxy.sql.budget_call import NAME as BUDGET_CALL
 from dpproxy.sql.session_reach import BEYOND_WORDS
 from dpproxy.sql.signals import SIGNALS
+from dpproxy.table_terms import TableName
 from dpproxy.telemetry.tallies import Tallies
 
 if TYPE_CHECKING:

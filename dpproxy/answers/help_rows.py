@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dpproxy.amounts import MICRO
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.facade.ddl import readable
 from dpproxy.ledger.ledger import decimal
-from dpproxy.policy.catalog import TableName
-from dpproxy.policy.model import MICRO
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 Help = tuple[str, str, str]
 """A question, its answer, an example."""

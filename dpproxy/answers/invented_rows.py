@@ -10,8 +10,9 @@ import threading
 from collections.abc import Mapping
 
 from dpproxy.facade.sample import Size, sample
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
+from dpproxy.table_terms import TableName
 
 SIZE = Size(units=100, rows=3.0)
 """More rows than people look at, and few enough to be sent as constants in a statement's text (cursors, COPY)."""

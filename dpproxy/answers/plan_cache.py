@@ -17,9 +17,9 @@ from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
 from dpproxy.answers.failures import internal
-from dpproxy.answers.side_threads import Race, SideThreads
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown, visible_columns
+from dpproxy.limits.side_threads import Race, SideThreads
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.answer_parts import AnswerParts, Source
 from dpproxy.answers.charge_round import Asking, verdict
 from dpproxy.answers.failures import internal, suspended_refusal
@@ -22,8 +23,7 @@ from dpproxy.answers.standings import left, standings
 from dpproxy.answers.time_grid import Grid
 from dpproxy.ledger.ledger import BudgetExhausted, Standing, Suspended, amounts
 from dpproxy.plan.report.typical_error import errors_by_label, percent
-from dpproxy.policy.model import ATTO
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.reuse.lookup import Mode
 

@@ -18,9 +18,10 @@ from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.named_tables import named_tables
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.errors import SERIALIZATION_FAILURE, Refusal
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import Policy
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.table_terms import TableName
 
 LOG = structlog.get_logger()
 

@@ -39,7 +39,7 @@ class Ending:
 
     def limit(self, seconds: float | None) -> None:
         """Set the client's own `statement_timeout`, from the first time it is told on; the proxy's holds besides
-        (`limits.Watch`)."""
+        (`session_limits.Watch`)."""
         if seconds and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.ask, TIMEOUT)
 

@@ -19,7 +19,7 @@ import structlog
 
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import OBJECT_NOT_IN_PREREQUISITE_STATE, Refusal
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 
 LOG = structlog.get_logger()
 

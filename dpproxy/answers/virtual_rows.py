@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
+from dpproxy.amounts import ATTO, MICRO, Window
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.help_rows import help_rows
 from dpproxy.answers.standings import standings
@@ -16,7 +17,7 @@ from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.ledger.ledger import Standing, decimal
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.left_out import rows_text
-from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, TablePolicy, Window
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.policy.scalars import length_text
 from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.sql.types import INTEGERS, TIMES

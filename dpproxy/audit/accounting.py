@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from dpproxy.amounts import MICRO
 from dpproxy.answers.answering import Answering
 from dpproxy.answers.dataset import Asker, Dataset, words_of
 from dpproxy.answers.plan_cache import plans_for
@@ -28,7 +29,7 @@ from dpproxy.ledger.ledger import Ledger
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
-from dpproxy.policy.model import MICRO, Budget, DuckDBBackend, Policy, User
+from dpproxy.policy.model import Budget, DuckDBBackend, Policy, User
 
 PAID_FOR: Final = 5
 """Answers that the budget is for."""

@@ -14,6 +14,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from dpproxy.amounts import MICRO
 from dpproxy.audit import guesses, reconstruction
 from dpproxy.audit.accounting import TRIED, accounting
 from dpproxy.audit.bench import AuditBench
@@ -24,7 +25,6 @@ from dpproxy.audit.probes import probes
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.audit.wire import Answers, Pair, answer, ask, sessions
 from dpproxy.authoring.progress import Progress, silent
-from dpproxy.policy.model import MICRO
 from dpproxy.policy.names import quote_name
 
 TIMES = (1, 2, 3, 5, 8, 12, 20, 40, 100)

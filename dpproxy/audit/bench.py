@@ -19,10 +19,11 @@ from dpproxy.audit.hostile_rows import World, world
 from dpproxy.audit.neighbours import WHOLE, Neighbours, write_file
 from dpproxy.authoring.sample_file import public_rows
 from dpproxy.authoring.workbench import on_shape, open_workbench
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.review.verdicts import Bench
 from dpproxy.serve.data_checks import fitting_catalog, open_backend
+from dpproxy.table_terms import TableName
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.confidence import detectable
 from dpproxy.audit.events import evidence
@@ -20,7 +21,6 @@ from dpproxy.audit.replay import Replayed
 from dpproxy.audit.subject import Statement
 from dpproxy.audit.wire import Answers, Pair, ask
 from dpproxy.authoring.progress import Progress, silent
-from dpproxy.policy.model import ATTO, MICRO
 
 ALPHA = 1e-3
 """That any of the figures is too large, all of them together."""

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpproxy.amounts import MICRO
 from dpproxy.audit.movement import Cells, Exactly, Moved, place, rows_of
 from dpproxy.mechanisms.charge_check import draw_epsilon
 from dpproxy.mechanisms.exponential import Counts, Runs, counts, mode_runs, quantile_runs, score_step
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy.measurement import Measurement, Selection, Top
 from dpproxy.privacy.selection_ranks import extreme_rank
 

@@ -21,8 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from dpproxy.facade.sample import Size, identifier, sample
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy
+from dpproxy.table_terms import TableName
 
 Text = str | None
 Publics = Mapping[str, tuple[object, ...]]

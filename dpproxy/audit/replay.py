@@ -20,6 +20,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.audit import choices, door_account, movement
 from dpproxy.audit.dice import Dice, Roll
 from dpproxy.audit.movement import Exactly, Moved
@@ -31,7 +32,6 @@ from dpproxy.errors import Refusal
 from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.plan.model import Plan
-from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.measurement import FirstRound, Measurement
 from dpproxy.review.verdicts import Bench
 

@@ -17,6 +17,7 @@ from typing import Final
 
 import duckdb
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.audit import in_process
 from dpproxy.audit.accounting import accounting
 from dpproxy.audit.bench import AuditBench, audit_bench
@@ -26,7 +27,6 @@ from dpproxy.audit.planted import PLANTED, Part, Planted
 from dpproxy.audit.replay import replay
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
-from dpproxy.policy.model import ATTO, MICRO
 
 POLICY: Final = Path(__file__).parent / "small_policy.yaml"
 SHAPE: Final = """

@@ -16,10 +16,11 @@ from decimal import Decimal
 from dpproxy.authoring.paths import Link, bare, called_like, links, named_key, own_key, singular
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.authoring.yaml_text import scalar, written_name
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName, same_kind
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.names import fold
 from dpproxy.review import hints
+from dpproxy.table_terms import TableName, same_kind
 
 Column = tuple[TableName, str]
 Cell = str | int | Decimal | bool

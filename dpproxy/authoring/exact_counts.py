@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from dpproxy.amounts import ATTO
 from dpproxy.engines import literal
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ATTO, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.review.odds import delta
 from dpproxy.sql.template import Dialect

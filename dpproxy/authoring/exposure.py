@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.ledger.ledger import decimal
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import (
-    ATTO,
-    MICRO,
     Bounds,
     Budget,
     ColumnPolicy,
@@ -31,6 +29,7 @@ from dpproxy.policy.model import (
     User,
 )
 from dpproxy.policy.scalars import length_text
+from dpproxy.table_terms import TableName
 
 T = TypeVar("T")
 

@@ -21,11 +21,12 @@ from dpproxy.authoring.init_source import Described, describe
 from dpproxy.authoring.paid_session import Draft, measurements
 from dpproxy.authoring.paths import links
 from dpproxy.policy import names
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import read_text
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError, Problem
+from dpproxy.table_terms import TableName
 
 STATE = Path("dpproxy-state")
 

@@ -17,9 +17,10 @@ from typing import Any
 
 from dpproxy.authoring.draft import Cell, Column, Decisions
 from dpproxy.authoring.paid_questions import MOST, MOST_ROWS, Asked, Subject
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import family
 from dpproxy.sql.types import INTEGERS
+from dpproxy.table_terms import TableName
 
 MOST_VALUES = 50  # of a column: more are no list that a person reads, and undeclared keys do as well
 FEW = 30  # from the smallest to the largest of whole numbers that are listed: they are codes, ratings, counts of a few

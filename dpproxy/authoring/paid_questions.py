@@ -18,11 +18,12 @@ from typing import Literal
 from dpproxy.authoring.draft import Column, Decisions, Open, led, one_row, open_columns
 from dpproxy.authoring.paths import Link
 from dpproxy.authoring.schema_facts import Facts, Place
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import family
 from dpproxy.policy.names import quote_name
 from dpproxy.review import hints
 from dpproxy.sql.types import INTEGERS
+from dpproxy.table_terms import TableName
 
 LEAST, MOST = Decimal("0.05"), Decimal("0.95")
 """Percentiles proposed as ends. Those nearer the edge would take much more epsilon: a private percentile misses by some hundred

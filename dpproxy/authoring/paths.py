@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.review import hints
+from dpproxy.table_terms import TableName
 
 SHORT = 4  # letters of a word that is cut short: fewer fit too many others
 

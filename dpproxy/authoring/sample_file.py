@@ -17,11 +17,12 @@ from dpproxy.authoring.progress import Progress, silent
 from dpproxy.backends.base import Backend
 from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size, sample
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.names import quote_name
 from dpproxy.serve.data_checks import fitting_catalog, open_backend
+from dpproxy.table_terms import TableName
 
 MOST_PUBLIC = 1_000_000  # rows of a public table that are taken over
 

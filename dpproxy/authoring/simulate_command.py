@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from dpproxy.amounts import Window
 from dpproxy.authoring.cases import cases_beside, read_cases
 from dpproxy.authoring.progress import Progress, bar
 from dpproxy.authoring.query_log import Asked, Question, of_cases, read_log
@@ -26,7 +27,7 @@ from dpproxy.authoring.trials import Trial, tried
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.facade.sample import Size
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.model import Policy, Window
+from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.review.verdicts import Answered, Bench, Verdict
 

@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dpproxy.amounts import MICRO
 from dpproxy.answers.standings import limit
 from dpproxy.ledger.book import Book
 from dpproxy.ledger.entries import NO_HASH, Opened
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, Limits
 from dpproxy.ledger.transaction import Transaction
-from dpproxy.policy.model import MICRO, Policy
+from dpproxy.policy.model import Policy
 from dpproxy.privacy.loss import Loss
 
 BEGIN: Final = dt.datetime(2024, 1, 1, 9, tzinfo=dt.UTC)  # a day on which every kind of window opens

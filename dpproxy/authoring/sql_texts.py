@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpproxy.answers import public_tables
 from dpproxy.backends.base import Backend
 from dpproxy.errors import SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.names import quote_name
@@ -23,6 +23,7 @@ from dpproxy.review.verdicts import Bench, Refused, relations
 from dpproxy.serve.data_checks import beside
 from dpproxy.serve.datasets import check_epoch
 from dpproxy.sql.statements import parse
+from dpproxy.table_terms import TableName
 
 UNREADABLE = (SYNTAX_ERROR, UNDEFINED_COLUMN, UNDEFINED_TABLE)
 """SQLSTATEs of texts that are wrong, rather than not allowed."""

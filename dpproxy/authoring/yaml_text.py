@@ -10,8 +10,8 @@ import json
 import re
 from decimal import Decimal
 
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 _WORD = re.compile(r"[A-Za-z_][\w .+/<>=$-]*[\w+$]\Z|[A-Za-z_]\Z", re.ASCII)
 _TAKEN = re.compile(r"(?:true|false|yes|no|on|off|null|y|n|nan|inf)\Z", re.IGNORECASE)

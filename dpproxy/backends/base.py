@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from dpproxy.errors import OperatorError
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 COUNTED = 1_000_000
 """Rows of a public table up to which it is counted at start how many of them share a value of each column."""

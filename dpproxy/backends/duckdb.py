@@ -37,10 +37,11 @@ from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
 from dpproxy.backends.kept_stages import KeptStages, said
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 PLACES = 4
 """Measurements at once: DuckDB runs each on all its threads already; more would only share them."""

@@ -14,8 +14,9 @@ from typing import Any
 import duckdb
 
 from dpproxy.backends.base import COUNTED, columns_of
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 TYPES = {
     "BOOLEAN": "bool",

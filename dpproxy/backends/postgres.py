@@ -37,10 +37,11 @@ from dpproxy.errors import (
     TOO_MANY_CONNECTIONS,
 )
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.postgres_failures import ENDED, FAILURES
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 PLACES = 8
 """Measurements at once; a server's connections are dear, and parallel plans use several processes each already."""

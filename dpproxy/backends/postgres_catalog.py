@@ -15,8 +15,9 @@ from dataclasses import replace
 import asyncpg
 
 from dpproxy.backends.base import COUNTED, BackendError, columns_of
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 COMPUTABLE = {
     **{t: t for t in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar")},

@@ -30,9 +30,10 @@ from dpproxy.backends import spark_catalog as catalogs
 from dpproxy.backends import spark_session as sessions
 from dpproxy.backends.base import BackendError, Runner, whole_number
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import SparkBackend
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 PLACES = 4
 """Measurements at once: a cluster runs each on all its machines already."""

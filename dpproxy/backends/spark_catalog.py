@@ -17,8 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from dpproxy.backends.base import COUNTED, columns_of
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.names import fold, quote_name
+from dpproxy.table_terms import TableName
 
 TYPES = {
     "boolean": "bool", "tinyint": "int2", "smallint": "int2", "int": "int4", "bigint": "int8", "float": "float4",

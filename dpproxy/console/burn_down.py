@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
+from dpproxy.amounts import Window
 from dpproxy.ledger import window
 from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.status import AccountStatus
-from dpproxy.policy.model import Window
 from dpproxy.privacy.accountant import Limit, effective_epsilon
 from dpproxy.privacy.loss import ZERO, Loss
 

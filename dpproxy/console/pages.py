@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+from dpproxy.amounts import Window
 from dpproxy.console import sums
 from dpproxy.console.burn_down import BurnDown, burn_down
 from dpproxy.console.forms import parted
 from dpproxy.console.source import Source
 from dpproxy.ledger import window
 from dpproxy.operations.status import Status
-from dpproxy.policy.model import Window
 
 Values = dict[str, Any]
 Page = Callable[[Source, Mapping[str, Any]], Values]

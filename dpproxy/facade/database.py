@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from dpproxy.facade import ddl
 from dpproxy.facade.copytext import copy_chunks
-from dpproxy.policy.catalog import CatalogTable, TableName
+from dpproxy.policy.catalog import CatalogTable
+from dpproxy.table_terms import TableName
 
 LOG = logging.getLogger(__name__)
 

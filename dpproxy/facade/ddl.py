@@ -13,14 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dpproxy.amounts import MICRO
 from dpproxy.facade import foreign_functions
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.policy_comments import column_comment, table_comment
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
-from dpproxy.policy.model import MICRO, ColumnRole, Policy, Role, TablePolicy
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.policy.model import ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.types import shown_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
+from dpproxy.table_terms import TableName
 
 NAME_LIMIT = 63  # bytes of a PostgreSQL identifier; longer ones are cut silently, so two could become one
 STATEMENT_TIMEOUT = "10min"  # generous: what runs here reads no private row, but must end some day

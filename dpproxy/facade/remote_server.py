@@ -21,10 +21,11 @@ from dpproxy.facade.binaries import OLDEST, FacadeError
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.database import PublicRows, fill
 from dpproxy.facade.facade import PUBLIC_CAP, Rooms
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.policy.password import make_verifier
 from dpproxy.postgres_failures import FAILURES
+from dpproxy.table_terms import TableName
 
 Address = tuple[str, int]
 

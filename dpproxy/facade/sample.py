@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy
+from dpproxy.table_terms import TableName
 
 Places = npt.NDArray[np.int64]
 """Numbers of rows, or of units."""

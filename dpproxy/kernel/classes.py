@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dpproxy.policy.catalog import same_kind
+from dpproxy.table_terms import same_kind
 from dpproxy.tree.expr import Call, Column, Expr, Ref
 
 Ids = frozenset[int]

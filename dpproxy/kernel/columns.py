@@ -3,7 +3,7 @@ what it holds.
 
 Knows: columns by number, expressions, what the catalog says. Must not know: whose rows columns are of. A kind is a type and, of
 numbers, what they are compared as: where two columns are found equal, it decides whether their values are
-(`policy.catalog.same_kind`).
+(`table_terms.same_kind`).
 
 Lemma. A number names one column in all of a query's rows. A column of a table has the kind that the catalog says, one that holds
 an expression the expression's, and an expression reads a column as of its own kind alone: by induction that is its values' kind.

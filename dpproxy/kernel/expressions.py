@@ -15,7 +15,7 @@ from dpproxy.kernel.classes import NONE, Ids
 from dpproxy.kernel.columns import Columns
 from dpproxy.kernel.leaves import Unproven
 from dpproxy.kernel.owned import Owned
-from dpproxy.policy.catalog import same_kind
+from dpproxy.table_terms import same_kind
 from dpproxy.tree.expr import (
     Agg,
     Call,

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.data_claims import found_by
 from dpproxy.policy.model import Policy, TablePolicy
+from dpproxy.table_terms import TableName
 
 Source = tuple[str, str]
 """The engine's name of a table: schema and table."""

@@ -22,7 +22,7 @@ from dpproxy.kernel.expressions import Expressions
 from dpproxy.kernel.kinds import becomes, kind
 from dpproxy.kernel.leaves import Leaves, Unproven
 from dpproxy.kernel.owned import Owned
-from dpproxy.policy.catalog import same_kind
+from dpproxy.table_terms import same_kind
 from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, Relation, Win, conjuncts
 from dpproxy.tree.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 

@@ -18,6 +18,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from dpproxy.amounts import Window
 from dpproxy.ledger import window as windows
 from dpproxy.ledger.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Migrated, Named, Opened
 from dpproxy.ledger.ledger import (
@@ -31,7 +32,6 @@ from dpproxy.ledger.ledger import (
     Standing,
 )
 from dpproxy.ledger.states import UNUSED, Account, AccountKey, Opening, State, begun, day_of, decoded, encoded
-from dpproxy.policy.model import Window
 from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining
 from dpproxy.privacy.delta_split import tuned
 from dpproxy.privacy.loss import ZERO, Loss

@@ -17,10 +17,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
+from dpproxy.amounts import ATTO, MICRO, Window
 from dpproxy.errors import CANNOT_CONNECT_NOW, CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OperatorError, Refusal
-from dpproxy.policy.model import ATTO, Window
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 
 Scope = Literal["dataset", "role", "user"]
 UNCHARGED: Final = "Nothing was charged."

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from dpproxy.derived_keys import derived
 from dpproxy.ledger import files, postgres
 from dpproxy.ledger.book import Book
 from dpproxy.ledger.files import SqliteReader
@@ -21,7 +22,6 @@ from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
 from dpproxy.ledger.record import Reader, Verified, current, verify, witnessed
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.ledger.witness import Seen, Witness, witness_of
-from dpproxy.reuse.seal import derived
 
 FILE = "ledger.sqlite"  # in the state folder, unless an address is given
 LEAST_KEY = 16  # bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from dpproxy.policy.model import Window
+from dpproxy.amounts import Window
 
 WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "never")
 

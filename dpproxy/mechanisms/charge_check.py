@@ -11,8 +11,8 @@ from fractions import Fraction
 from functools import reduce
 from operator import add, ge
 
+from dpproxy.amounts import MICRO
 from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy import noise_scale, running_sums, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (

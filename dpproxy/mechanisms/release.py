@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dpproxy.amounts import MICRO
 from dpproxy.mechanisms import (
     charge_check,
     exponential,
@@ -29,7 +30,6 @@ from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
 from dpproxy.mechanisms.groups import positions
 from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy.measurement import Basis, Measurement, Selection, Top
 from dpproxy.privacy.noise_error import deviation
 

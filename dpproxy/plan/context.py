@@ -14,9 +14,10 @@ from typing import Final
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.kernel.leaves import Leaves
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Column
 from dpproxy.tree.measured import Written
 

@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dpproxy.policy.catalog import TableName
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.signals import Signal
+from dpproxy.table_terms import TableName
 
 
 @dataclass(frozen=True)

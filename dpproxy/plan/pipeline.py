@@ -26,6 +26,7 @@ from fractions import Fraction
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from dpproxy.amounts import ATTO
 from dpproxy.errors import (
     FEATURE_NOT_SUPPORTED,
     INTERNAL_ERROR,
@@ -63,8 +64,8 @@ from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.settings import session_settings
 from dpproxy.plan.signals import signals
-from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import ATTO, Policy, Role
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy, Role
 from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import each
@@ -75,6 +76,7 @@ from dpproxy.sql.empty_result import returns_nothing
 from dpproxy.sql.nodes import every
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 from dpproxy.tree.relation import Beside
 
 PlanFunction = Callable[[Statement, Role, Mapping[str, str | None], tuple[str, ...]], Plan]

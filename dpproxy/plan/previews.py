@@ -22,7 +22,6 @@ from dpproxy.plan.bind.tables import scan_table
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.model import Array, Plan
 from dpproxy.plan.report.explain import explain_rows, plan_account
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.privacy.loss import ZERO
@@ -32,6 +31,7 @@ from dpproxy.sql.skeleton import parsed
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.trees import contains_aggregate, nested_queries, table_alias
 from dpproxy.sql.types import shown_type
+from dpproxy.table_terms import TableName
 
 KINDS = ("select", "explain", "copy", "cursor", "prepare")
 _PARTS = {"expressions", "from_", "where", "limit", "offset", "order", "with_"}

@@ -11,9 +11,9 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 
+from dpproxy.amounts import MICRO
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.context import Clock, Settings
-from dpproxy.policy.model import MICRO
 from dpproxy.sql.booleans import setting
 from dpproxy.sql.clock import CLOCK
 

@@ -8,21 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+
+from dpproxy.table_terms import TableName
 
 SPELLINGS = "its collation takes different spellings for equal"
 """The `reason` of a column whose equal texts are not the same: the one shown for a group could be one person's."""
-
-
-@dataclass(frozen=True, order=True)
-class TableName:
-    """Names a table as analysts write it: PostgreSQL spelling, schema explicit (`public` is the default)."""
-
-    schema: str
-    name: str
-
-    def __str__(self) -> str:
-        return self.name if self.schema == "public" else f"{self.schema}.{self.name}"
 
 
 @dataclass(frozen=True)
@@ -34,8 +24,8 @@ class CatalogColumn:
     with no counterpart is `text` here with `bounded=False`: shown, never aggregated, and `reason` says why.
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
     and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
-    `exact`: of numbers, the kind of those they are compared with as they are (`same_kind`); empty: those of their `type`.
-    Of moments of another precision than usual, the engine's own type.
+    `exact`: of numbers, the kind of those they are compared with as they are (`table_terms.same_kind`); empty: those of their
+    `type`. Of moments of another precision than usual, the engine's own type.
     """
 
     name: str
@@ -85,25 +75,3 @@ class Catalog:
 
     tables: Mapping[TableName, CatalogTable] = field(default_factory=dict)
     withheld: Mapping[TableName, frozenset[str]] = field(default_factory=dict)
-
-
-_INTEGERS = ("int2", "int4", "int8")
-_NUMBERS = (*_INTEGERS, "numeric", "float4", "float8")
-
-
-class Compared(Protocol):
-    """Describes a column, of a table or of a query, that is compared with another."""
-
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def exact(self) -> str: ...
-
-
-def same_kind(one: Compared, other: Compared) -> bool:
-    """Return whether two columns that are found equal hold equal values. Numbers of two kinds are compared as doubles, and one
-    double may stand for many numbers: 9007199254740992 and 9007199254740993 would then be one person, or one order."""
-    if one.type not in _NUMBERS or other.type not in _NUMBERS or (one.type in _INTEGERS and other.type in _INTEGERS):
-        return True
-    return one.exact == other.exact and bool(one.exact or one.type == other.type)

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, TableName, same_kind
+from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
 from dpproxy.policy.names import written, written_place
 from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
+from dpproxy.table_terms import TableName, same_kind
 
 __all__ = ["check", "family"]
 

@@ -24,9 +24,10 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import Policy, TablePolicy
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
 

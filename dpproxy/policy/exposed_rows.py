@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 
 def exposures(policy: Policy, catalog: Catalog, dialect: str) -> tuple[tuple[TableName, str], ...]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TablePolicy
 from dpproxy.policy.names import quote_name
+from dpproxy.table_terms import TableName
 
 
 def grants(policy: Policy, backend: PostgresBackend) -> str:

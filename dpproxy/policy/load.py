@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 
 from dpproxy.policy import names, scalars, shapes
 from dpproxy.policy.acceleration import read_accelerate
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.includes import text_of, with_included
 from dpproxy.policy.model import Backend, DuckDBBackend, Mechanism, Policy, PostgresBackend, SparkBackend, TablePolicy
 from dpproxy.policy.people import read_budget, read_previews, read_roles, read_users
@@ -29,6 +28,7 @@ from dpproxy.policy.references import Secrets
 from dpproxy.policy.tables import read_tables
 from dpproxy.policy.tree import Mapping as Entries
 from dpproxy.policy.tree import Node, Scalar, parse
+from dpproxy.table_terms import TableName
 
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
 

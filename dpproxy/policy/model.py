@@ -13,9 +13,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, Literal
 
-from dpproxy.amounts import ATTO as ATTO
-from dpproxy.amounts import MICRO as MICRO
-from dpproxy.policy.catalog import TableName
+from dpproxy.amounts import Window
+from dpproxy.table_terms import TableName
 
 Value = str | int | bool | Decimal | dt.date | None
 
@@ -96,9 +95,6 @@ class TablePolicy:
     @property
     def public(self) -> bool:
         return self.unit is None
-
-
-Window = Literal["day", "week", "month", "quarter", "year", "never"]
 
 
 @dataclass(frozen=True)

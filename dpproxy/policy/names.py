@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 
 MAX_NAME = 63  # PostgreSQL's NAMEDATALEN - 1, in bytes: longer names are cut there and would collide
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z", re.ASCII)

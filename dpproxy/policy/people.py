@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import cast, get_args
 
+from dpproxy.amounts import Window
 from dpproxy.policy import names, scalars, shapes
-from dpproxy.policy.catalog import TableName
-from dpproxy.policy.model import PARAMETER_BYTES, Budget, Previews, QueryLimits, Role, User, Window
+from dpproxy.policy.model import PARAMETER_BYTES, Budget, Previews, QueryLimits, Role, User
 from dpproxy.policy.password import parse_verifier
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tree import Node, Scalar
+from dpproxy.table_terms import TableName
 
 MOST_MEASURED = Decimal("0.5")  # of a statement's epsilon: the answer itself is what is asked for
 MAX_EPSILON = 10**12  # in micro-epsilon this still fits the ledger's 64-bit integers

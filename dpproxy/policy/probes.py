@@ -7,10 +7,11 @@ question about it would fail after its charge.
 
 from __future__ import annotations
 
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.grants import used_columns
 from dpproxy.policy.model import ColumnRole, Policy
+from dpproxy.table_terms import TableName
 
 
 def probes(policy: Policy, catalog: Catalog, dialect: str) -> dict[TableName, str]:

@@ -12,7 +12,8 @@ import datetime as dt
 import re
 from decimal import ROUND_FLOOR, Context, Decimal
 
-from dpproxy.policy.model import ATTO, MICRO, Value
+from dpproxy.amounts import ATTO, MICRO
+from dpproxy.policy.model import Value
 from dpproxy.policy.tree import Scalar
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z", re.ASCII)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from typing import Any, get_args
 
+from dpproxy.amounts import Window
 from dpproxy.policy import shapes
 from dpproxy.policy.key_notes import KEY_NOTES
-from dpproxy.policy.model import PARAMETER_BYTES, AccelerateMode, Mechanism, Previews, Window
+from dpproxy.policy.model import PARAMETER_BYTES, AccelerateMode, Mechanism, Previews
 from dpproxy.policy.shapes import Shape
 
 Fragment = dict[str, Any]

@@ -11,12 +11,12 @@ from collections.abc import Mapping as Entries
 from dataclasses import dataclass
 
 from dpproxy.policy import names, scalars, shapes
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.columns import read_columns
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePolicy, UnitPath
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tree import Mapping, Node, Scalar
+from dpproxy.table_terms import TableName
 
 MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
 ONE = Bounds(1, 1)  # at most one row: one group

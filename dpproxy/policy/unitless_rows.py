@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, TablePolicy
+from dpproxy.table_terms import TableName
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpproxy.policy.model import ATTO, Window
-from dpproxy.privacy.loss import MICRO, NANO, ORDERS, PICO, RESERVES, Loss, discrete_laplace_rdp, gaussian_cost, hockey_stick
+from dpproxy.amounts import ATTO, MICRO, Window
+from dpproxy.privacy.loss import NANO, ORDERS, PICO, RESERVES, Loss, discrete_laplace_rdp, gaussian_cost, hockey_stick
 
 RESERVE_PARTS = 25
 """The reserve r is at most V/25: it costs 4 %, and merging queries of a hundredth of epsilon then costs about 2 %."""

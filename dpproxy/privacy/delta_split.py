@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
+from dpproxy.amounts import MICRO
 from dpproxy.privacy.accountant import BALANCED, Filter, Limit, Shares, filter_of, renyi_bound
-from dpproxy.privacy.loss import MICRO, ORDERS, Loss
+from dpproxy.privacy.loss import ORDERS, Loss
 
 FAILURES = (12, 25, 40, 60)
 """Hundredths for thresholds to choose from: never none, since a later statement may have undeclared groups."""

@@ -38,7 +38,7 @@ from operator import add, sub
 from statistics import NormalDist
 from typing import Any
 
-from dpproxy.amounts import MICRO as MICRO
+from dpproxy.amounts import MICRO
 from dpproxy.privacy.lanes import minus, packed, plus, times, unpacked
 
 NANO = 10**9

@@ -18,8 +18,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Literal
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
-from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.loss import STEPPED, hockey_stick
 from dpproxy.privacy.real_bounds import exp_bounds, ln_bounds, normal_tail_bounds, round_down, round_up, sqrt_bounds
 

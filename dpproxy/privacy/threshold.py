@@ -17,7 +17,7 @@ import math
 from fractions import Fraction
 from functools import lru_cache
 
-from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.privacy.noise_scale import MechanismName
 from dpproxy.privacy.noise_tail import tail_point
 from dpproxy.privacy.real_bounds import exp_bounds, ln_bounds

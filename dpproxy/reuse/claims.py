@@ -37,7 +37,7 @@ class Claims:
         return True
 
     async def claim(self, names: Collection[str]) -> bool:
-        """Take names, as `answer_tables.Claiming` says."""
+        """Take names, as `tables.Claiming` says."""
         return self.take(names)
 
     def drop(self, names: Collection[str]) -> None:

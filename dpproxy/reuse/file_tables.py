@@ -70,7 +70,7 @@ class NoRegularFile(OperatorError):
 
 
 class FileTables:
-    """These are `answer_tables.AnswerTables` in a file."""
+    """These are `tables.AnswerTables` in a file."""
 
     def __init__(self, path: Path) -> None:
         """Open the file of claims beside it. Raises OSError; NoRegularFile."""

@@ -16,17 +16,17 @@ from typing import Literal, cast
 
 import structlog
 
-from dpproxy.answers.spelled_values import SpelledValues
+from dpproxy.amounts import MICRO
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact_answers import Released
-from dpproxy.privacy.loss import MICRO
 from dpproxy.privacy.measurement import Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws
 from dpproxy.reuse.data_epoch import Epoch
 from dpproxy.reuse.epoch_refresh import Refreshed
 from dpproxy.reuse.matching import Asked, Groups, Origin, StoredRelease, name
 from dpproxy.reuse.recent import RecentAnswers
+from dpproxy.reuse.spelled_values import SpelledValues
 from dpproxy.reuse.store import AWAY, AnswerStore, Found
 from dpproxy.reuse.tables import Claiming, TablesAway
 from dpproxy.sql.template import Dialect, Param, Template, Text

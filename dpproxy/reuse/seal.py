@@ -6,11 +6,11 @@ bound to the name it is stored under, so that no payload passes for another's.
 
 from __future__ import annotations
 
-import hmac
 import importlib
 import os
 from typing import Any
 
+from dpproxy.derived_keys import derived
 from dpproxy.errors import OperatorError
 
 NONCE = 12  # bytes, as NIST SP 800-38D recommends; random ones are good for 2**32 payloads under one key
@@ -47,8 +47,3 @@ class Sealer:
         except (self._invalid, ValueError) as error:
             raise SealError("a stored answer is sealed under another key, or was changed") from error
         return payload
-
-
-def derived(key: bytes, purpose: str) -> bytes:
-    """Derive a key of 32 bytes for one purpose, which tells nothing of those for others (HMAC-SHA-256 as a PRF)."""
-    return hmac.digest(key, f"dpproxy {purpose}".encode(), "sha256")

@@ -54,7 +54,7 @@ def away(error: BaseException) -> TablesAway:
 
 
 class ServerClaims:
-    """These are the claims of one process, `answer_tables.Claiming`; for one event loop."""
+    """These are the claims of one process, `tables.Claiming`; for one event loop."""
 
     def __init__(self, dsn: str) -> None:
         """Connect later, when something is claimed."""

@@ -88,7 +88,7 @@ CREATE TABLE asked (
 
 
 class ServerTables:
-    """These are `answer_tables.AnswerTables` on a server. The connection lives in a thread of its own, so that whoever asks may
+    """These are `tables.AnswerTables` on a server. The connection lives in a thread of its own, so that whoever asks may
     itself be in an event loop."""
 
     def __init__(self, dsn: str) -> None:

@@ -1,7 +1,7 @@
 """Answers that were paid for: released measurements, kept so that asking again costs nothing and teaches nothing.
 
 Knows: `Released` (its type is the proof that nothing exact is kept), what was asked, who has seen what. Must not know: analysts'
-SQL, policies, backends, where the tables are (`answer_tables`). Losing them costs budget, never privacy: so in a file of this
+SQL, policies, backends, where the tables are (`tables`). Losing them costs budget, never privacy: so in a file of this
 proxy every failure is a miss. Tables that other proxies share have what is paid for elsewhere: as long as they cannot be
 reached, nothing is looked up, and nothing charged.
 

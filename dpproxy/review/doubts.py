@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dpproxy.amounts import ATTO, MICRO, Window
 from dpproxy.answers.data_identity import data_of, file_of
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ATTO, MICRO, ColumnPolicy, ColumnRole, Policy, Role, TablePolicy, Window
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import written
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.review import hints
 from dpproxy.review.odds import delta, epsilon, odds
+from dpproxy.table_terms import TableName
 
 QUERY_EPSILON = 10 * MICRO  # odds of 22,000 to 1 from a single answer
 MONTH_EPSILON = 20 * MICRO  # odds of 480 million to 1

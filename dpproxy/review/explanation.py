@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dpproxy.amounts import ATTO
 from dpproxy.policy.check import family
-from dpproxy.policy.model import ATTO, Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
+from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.review.odds import delta, epsilon, odds
 from dpproxy.review.verdicts import Answered, Bench

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.ledger.ledger import decimal
-from dpproxy.policy.model import ATTO, MICRO
 
 CERTAIN = 30.0
 """Epsilon from which on odds are beyond 10,000,000,000,000 to 1: nobody tells that from certainty."""

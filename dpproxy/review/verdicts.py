@@ -14,17 +14,19 @@ from decimal import Decimal
 
 from sqlglot import exp
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.plan_cache import PlanCache, plans_for
 from dpproxy.errors import SYNTAX_ERROR, UNDEFINED_OBJECT, UNDEFINED_TABLE, Refusal
 from dpproxy.facade.ddl import Shown
 from dpproxy.plan.model import Plan
-from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import ATTO, MICRO, Policy, Role
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Policy, Role
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 Settings = Mapping[str, str | None]
 

@@ -10,19 +10,21 @@ import difflib
 from pathlib import Path
 from typing import get_args
 
+from dpproxy.amounts import Window
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.limits.engine_seats import share
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
 from dpproxy.policy.grants import used_columns
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend, Window
+from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
 from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
 from dpproxy.reuse.data_epoch import epoch_query
 from dpproxy.serve.claim_checks import broken_claims, claim_problems, unkept_claims
+from dpproxy.table_terms import TableName
 
 TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"

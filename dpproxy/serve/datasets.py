@@ -19,6 +19,7 @@ from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
 from dpproxy.backends.base import Backend, BackendError
+from dpproxy.derived_keys import derived
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Facade
@@ -40,7 +41,6 @@ from dpproxy.reuse.data_epoch import (
 )
 from dpproxy.reuse.epoch_refresh import Refreshed
 from dpproxy.reuse.lookup import Reuse
-from dpproxy.reuse.seal import derived
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.claim_checks import live_claims
 from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems, table_access

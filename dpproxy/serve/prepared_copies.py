@@ -24,12 +24,12 @@ from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.plan_cache import PlanCache
 from dpproxy.backends.duckdb import DuckDB
+from dpproxy.derived_keys import derived
 from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
-from dpproxy.reuse.seal import derived
 
 LOG = structlog.get_logger()
 

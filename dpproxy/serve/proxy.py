@@ -23,6 +23,7 @@ import structlog
 
 from dpproxy import __version__
 from dpproxy.answers.dataset import Dataset
+from dpproxy.derived_keys import derived
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
@@ -39,7 +40,7 @@ from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import CERTIFICATES, ReadAgain, Status
 from dpproxy.policy.load import Loaded
 from dpproxy.private_files import private_folder
-from dpproxy.reuse.seal import Sealer, derived
+from dpproxy.reuse.seal import Sealer
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset

@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Final
 
-from dpproxy.answers.side_threads import SideThreads
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, PROTOCOL_VIOLATION, Refusal
+from dpproxy.limits.side_threads import SideThreads
 from dpproxy.session.concern import Concern, concern
 from dpproxy.session.extended_query import ExtendedQuery
 from dpproxy.session.message_flow import ANSWERED, Step, begins, step

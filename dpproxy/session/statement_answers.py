@@ -19,12 +19,12 @@ from dpproxy.answers.answering import Answer
 from dpproxy.answers.delivery import deliver, note
 from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.question import Literals, Question
-from dpproxy.answers.spelled_values import check_size
 from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import Refusal
 from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO
 from dpproxy.reuse.lookup import reuse_mode
+from dpproxy.reuse.spelled_values import check_size
 from dpproxy.session.description import client_values
 from dpproxy.session.parameter_values import PreparedStatement, current
 from dpproxy.session.private_statement import PrivateStatement, evaluate, fit

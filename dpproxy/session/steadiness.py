@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from dpproxy.answers.side_threads import Race, SideThreads
+from dpproxy.limits.side_threads import Race, SideThreads
 from dpproxy.sql.repeatability import steady
 
 LONG: Final = 2000

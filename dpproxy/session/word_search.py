@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.answers.side_threads import SideThreads
+from dpproxy.limits.side_threads import SideThreads
 
 TOGETHER: Final = 250
 """Words of one automaton: it takes some 5 nanoseconds a byte."""

@@ -81,7 +81,7 @@ class Column:
     length: int | None = field(default=None, compare=False)  # of texts: characters at most
     collated: bool = False  # a text with another collation than its database's
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC
-    exact: str = ""  # see `policy.catalog.same_kind`
+    exact: str = ""  # see `table_terms.same_kind`
     lasts: Interval = field(default=OPEN, compare=False)  # of a table's intervals: declared, in the seconds that they compare by
     made: Expr | None = field(default=None, compare=False)  # what its value is in every row (`plan.properties.key_origins`)
 

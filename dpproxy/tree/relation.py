@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Call, Column, Expr, InQuery, Ref, Relation, Scalar, has_subquery
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
-from tests.backends.test_copy_making import COPY, VISITS, job, left
 
 from dpproxy.acceleration import copy_process
 from dpproxy.acceleration.accelerator import Accelerator
 from dpproxy.acceleration.copy_files import Preparation
 from dpproxy.acceleration.copy_making import Job, Told, make
 from dpproxy.backends.duckdb import DuckDB
+from tests.acceleration.test_copy_making import COPY, VISITS, job, left
 
 FROM_COPY = f'SELECT count(*)::BIGINT AS n FROM "{COPY}".main.visits'
 FROM_DATA = 'SELECT count(*)::BIGINT AS n FROM "main"."visits"'

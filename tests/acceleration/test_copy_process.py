@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.backends.test_copy_making import VISITS, job, left
 
 from dpproxy.acceleration import copy_process
 from dpproxy.acceleration.copy_files import CopyError, Preparation
+from tests.acceleration.test_copy_making import VISITS, job, left
 
 ENDLESS = Preparation("endless", "SELECT max(hash(i, j)) AS x FROM range(1000000) a(i), range(1000000) b(j)")
 

@@ -11,7 +11,8 @@ import pytest
 from dpproxy.acceleration.extract import Extract
 from dpproxy.backends.base import BackendError
 from dpproxy.facade.copytext import copy_chunks
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
+from dpproxy.table_terms import TableName
 
 SHOPS = TableName("public", "shops")
 COLUMNS = {

@@ -15,7 +15,6 @@ import duckdb
 import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
-from tests.backends.test_copy_process import children
 
 from dpproxy.acceleration import copy_process, extract_making
 from dpproxy.acceleration.copy_files import CopyError, CopyFolder
@@ -24,6 +23,7 @@ from dpproxy.acceleration.extract_tables import extract_tables
 from dpproxy.backends.postgres import Postgres
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import PostgresBackend
+from tests.acceleration.test_copy_process import children
 
 POLICY = """
 version: 1

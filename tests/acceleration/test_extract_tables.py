@@ -9,9 +9,10 @@ import duckdb
 import pytest
 
 from dpproxy.acceleration.extract_tables import ExtractTable, described, extract_tables, held_catalog
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Policy
+from dpproxy.table_terms import TableName
 
 POLICY = """
 version: 1

@@ -14,8 +14,9 @@ from dpproxy.acceleration.preparation import MOST_GROUPS, stored_tables, unplann
 from dpproxy.engines.stored_stages import columns
 from dpproxy.kernel.leaves import Unproven
 from dpproxy.plan.context import StoredTable
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
+from dpproxy.table_terms import TableName
 from dpproxy.tree.measured import Picked, StoredGroups, Sums, UnitGroups, Written
 
 VISITS = TableName("public", "visits")

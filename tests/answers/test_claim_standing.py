@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from dpproxy.answers.claim_standing import EVERY, LATE, LOOKS, SHARE, ClaimStanding, Closure, Closures
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import Refusal
-from dpproxy.policy.catalog import TableName
 from dpproxy.reuse.data_epoch import Named
+from dpproxy.table_terms import TableName
 
 ITEMS, ORDERS, PEOPLE = (TableName("public", name) for name in ("items", "orders", "people"))
 BROKEN = {ORDERS: Closure("`orders.ref` is not unique", "`ref` is to be unique", "up to 501 rows share one value")}

@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import pytest
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.dataset import RECENT, AnswerEntry, Asker, Dataset, words_of
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.ledger import Charge, Ledger
-from dpproxy.policy.model import ATTO, MICRO, Budget, User
+from dpproxy.policy.model import Budget, User
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset

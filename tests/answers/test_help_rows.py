@@ -10,7 +10,7 @@ import pytest
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.help_rows import help_rows
 from dpproxy.ledger.ledger import Ledger
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import PEOPLE, SHOPS, ScriptedEngine, policy, scripted_dataset
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dpproxy.answers.named_tables import named_tables
-from dpproxy.policy.catalog import TableName
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.statements import split
 from dpproxy.sql.template import Dialect, Param, Template
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import PEOPLE, SHOPS, catalog, policy, scripted_plan
 
 

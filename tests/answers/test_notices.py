@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.answers import notices
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.notices import FEW, note, of_values, told_of
 from dpproxy.ledger.ledger import Standing
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.plan.model import Plan, Typical
-from dpproxy.policy.model import MICRO, Budget
+from dpproxy.policy.model import Budget
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.sql.statements import split
 from tests.worlds.scripted import COST, ScriptedEngine, policy, scripted_dataset, scripted_plan

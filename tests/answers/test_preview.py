@@ -6,11 +6,11 @@ import datetime as dt
 import json
 from dataclasses import replace
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.answer_parts import Source
 from dpproxy.answers.preview import Preview, foretold
 from dpproxy.answers.standings import left
 from dpproxy.ledger.ledger import BudgetExhausted, Standing
-from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.loss import ZERO, Loss
 
 MAY = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)

@@ -14,10 +14,11 @@ from dpproxy.answers.public_tables import HINT, TRIES
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.errors import Refusal
 from dpproxy.ledger.ledger import Ledger
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.statements import split
 from dpproxy.sql.template import Template
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import SHOPS, ScriptedEngine, catalog, policy, scripted_dataset, scripted_plan
 
 

@@ -18,10 +18,10 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
 from dpproxy.ledger.place import ledger_key, place_of
-from dpproxy.privacy.loss import MICRO
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.town import DATA, POLICY, VERIFIER
 from tests.worlds.waiting import SAFETY

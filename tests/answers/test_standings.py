@@ -8,9 +8,10 @@ from typing import cast
 
 from structlog.testing import capture_logs
 
+from dpproxy.amounts import MICRO
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, limit, standings
 from dpproxy.ledger.ledger import Ledger, Standing
-from dpproxy.policy.model import MICRO, Budget
+from dpproxy.policy.model import Budget
 
 JUNE = dt.datetime(2024, 6, 1, tzinfo=dt.UTC)
 ROLE = Standing("role", "analyst", "month", 10 * MICRO, 0, 0, 0, 10 * MICRO, 0, 0, 0, 0, JUNE)

@@ -11,7 +11,7 @@ from dpproxy.answers import answering
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import COST, PEOPLE, SHOPS, catalog
 
 from .shop_of_answers import ShopOfAnswers, spent

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.audit import door_account
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.dice import Dice, Roll
@@ -18,7 +19,6 @@ from dpproxy.audit.self_test import ROLE
 from dpproxy.engines import literal
 from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.release import release
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy import running_sums
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Measurement

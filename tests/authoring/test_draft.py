@@ -10,11 +10,12 @@ import pytest
 from dpproxy.authoring.draft import Decisions, Frame, candidates, draft, unit_name
 from dpproxy.authoring.paths import Link
 from dpproxy.authoring.schema_facts import Facts
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.load import read_text
 from dpproxy.policy.model import ColumnRole, Policy
 from dpproxy.policy.password import make_verifier
+from dpproxy.table_terms import TableName
 
 FRAME = Frame("shop", "{ duckdb: shop.duckdb }", "ada", make_verifier("x"))
 

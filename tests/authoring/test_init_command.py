@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from dpproxy.authoring.app import policy_app
 from dpproxy.cli import commands
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
+from dpproxy.table_terms import TableName
 
 RUN = CliRunner()
 

@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.authoring.init_source import SourceError, describe
 from dpproxy.authoring.schema_facts import Facts
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 
 
 @pytest.fixture

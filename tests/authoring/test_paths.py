@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dpproxy.authoring.paths import Link, bare, called_like, links, own_key, singular
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.table_terms import TableName
 
 
 def name(text: str) -> TableName:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.authoring.spending import Habit, charges_a_day, spending
 from dpproxy.policy.load import load_text
-from dpproxy.policy.model import MICRO, Budget, Policy
+from dpproxy.policy.model import Budget, Policy
 from dpproxy.privacy.loss import Loss
 from tests.worlds.authored_town import town_text
 

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.authoring.variants import QUIET, UNREACHED, Variant, asker, varied
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.load import load_text
-from dpproxy.policy.model import MICRO, Bounds, DuckDBBackend, Policy
+from dpproxy.policy.model import Bounds, DuckDBBackend, Policy
 from dpproxy.policy.password import make_verifier
+from dpproxy.table_terms import TableName
 from tests.worlds.authored_town import town_text
 
 VISITS = TableName("public", "visits")

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy import names, scalars
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.tree import Mapping, Scalar, Sequence, parse
+from dpproxy.table_terms import TableName
 
 TEXTS = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), max_size=20)
 

@@ -11,9 +11,9 @@ import pytest
 from dpproxy.backends.base import BackendError, Runner
 from dpproxy.backends.duckdb import DuckDB, as_table
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.sql.template import KEPT
+from dpproxy.table_terms import TableName
 
 SCHEMA = """
 CREATE TABLE Foo(Id INTEGER PRIMARY KEY, "Weird Name" VARCHAR NOT NULL UNIQUE, a UTINYINT, b USMALLINT, c UINTEGER,

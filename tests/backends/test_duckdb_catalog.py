@@ -7,8 +7,9 @@ from pathlib import Path
 import duckdb
 
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.policy.catalog import SPELLINGS, TableName
+from dpproxy.policy.catalog import SPELLINGS
 from dpproxy.policy.model import DuckDBBackend
+from dpproxy.table_terms import TableName
 
 from .test_duckdb import backend_fixture, path_fixture
 

@@ -10,7 +10,8 @@ import pytest
 from dpproxy.backends import postgres_catalog
 from dpproxy.backends.base import COUNTED, BackendError
 from dpproxy.backends.postgres_catalog import introspect, public_rows, state, with_ranges
-from dpproxy.policy.catalog import SPELLINGS, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import SPELLINGS, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.table_terms import TableName
 
 PEOPLE, VISITS = TableName("public", "people"), TableName("Care", "visits")
 

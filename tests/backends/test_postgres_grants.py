@@ -15,12 +15,12 @@ from dpproxy.authoring.app import policy_app
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
 from dpproxy.errors import OperatorError
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ColumnRole, PostgresBackend
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.data_checks import checked_catalog
+from dpproxy.table_terms import TableName
 
 TABLES = """
 CREATE SCHEMA "Care";

@@ -17,8 +17,9 @@ from scratch_postgres import Scratch, scratch_server
 from dpproxy.backends import postgres_locks
 from dpproxy.backends.base import BackendError, Locked, Unreadable
 from dpproxy.backends.postgres import Postgres
-from dpproxy.policy.catalog import CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable
 from dpproxy.policy.model import PostgresBackend
+from dpproxy.table_terms import TableName
 
 SCHEMA = """
 DROP SCHEMA public CASCADE; DROP SCHEMA IF EXISTS staging CASCADE; CREATE SCHEMA public; CREATE SCHEMA staging;

@@ -17,8 +17,8 @@ from dpproxy.backends import spark, spark_session
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.spark import Spark
 from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import SparkBackend
+from dpproxy.table_terms import TableName
 
 T = TableName("shop", "t")
 SLOW = "SELECT count(*) AS n FROM range(0, 30000) AS a JOIN range(0, 30000) AS b ON a.id % 7 + b.id % 11 = 1 WHERE a.id * b.id % 13 = 5"

@@ -10,7 +10,8 @@ import pytest
 
 from dpproxy.backends import spark_catalog
 from dpproxy.backends.base import BackendError
-from dpproxy.policy.catalog import SPELLINGS, CatalogTable, TableName
+from dpproxy.policy.catalog import SPELLINGS, CatalogTable
+from dpproxy.table_terms import TableName
 
 TYPES = {
     "boolean": ("bool", True), "smallint": ("int2", True), "bigint": ("int8", True), "decimal(38,0)": ("numeric", True),

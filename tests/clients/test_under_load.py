@@ -14,10 +14,10 @@ import duckdb
 import psycopg
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.answers.standings import limit
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.load import load_policy
-from dpproxy.policy.model import MICRO
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import launched
 

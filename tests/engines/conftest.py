@@ -10,6 +10,18 @@ import psycopg
 import pytest
 
 from tests.worlds import spark_servers
+from tests.worlds.planning import (
+    duckdb_engine,
+    ends_in_order,
+    engine,
+    postgres,
+    postgres_engine,
+    scratch,
+    shop_catalog,
+    spark_engine,
+)
+
+__all__ = ["duckdb_engine", "ends_in_order", "engine", "postgres", "postgres_engine", "scratch", "shop_catalog", "spark_engine"]
 
 Ask = Callable[[str], Any]
 """The one value of an expression; an error where the engine raises one."""

@@ -13,8 +13,9 @@ import pytest
 from dpproxy.facade import ddl
 from dpproxy.facade.database import fill
 from dpproxy.facade.ddl import Shown
-from dpproxy.policy.catalog import Catalog, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import ColumnPolicy, ColumnRole
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import SHOPS, catalog, policy
 
 CAP = 3

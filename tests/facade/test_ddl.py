@@ -9,9 +9,10 @@ import pytest
 from dpproxy.facade import ddl
 from dpproxy.facade.binaries import FacadeError
 from dpproxy.facade.ddl import NAME_LIMIT, Shown
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import PEOPLE, SHOPS, policy
 
 ODD = TableName("care", "visits")

@@ -20,14 +20,13 @@ import pyarrow as pa
 import pytest
 import pytest_asyncio
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.facade.account import Account
 from dpproxy.facade.binaries import FacadeError, find_binaries, wheel_files
 from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade, Rooms
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import (
-    ATTO,
-    MICRO,
     Bounds,
     Budget,
     ColumnPolicy,
@@ -40,6 +39,7 @@ from dpproxy.policy.model import (
     UnitPath,
     User,
 )
+from dpproxy.table_terms import TableName
 
 PEOPLE, VISITS, SHOPS, BIG = (TableName("public", n) for n in ("people", "visits", "shops", "big"))
 ODD = TableName("Odd Schema", 'a"b')

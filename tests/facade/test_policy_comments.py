@@ -9,8 +9,9 @@ from decimal import Decimal
 import pytest
 
 from dpproxy.facade.policy_comments import SHOWN_VALUES, column_comment, table_comment
-from dpproxy.policy.catalog import CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TablePolicy, UnitPath
+from dpproxy.table_terms import TableName
 
 NAME = TableName("public", "visits")
 TABLE = TablePolicy(NAME, UnitPath("person"), False, Bounds(3, 2), {})

@@ -16,7 +16,7 @@ from dpproxy.facade.binaries import OLDEST, FacadeError
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import Shown
 from dpproxy.facade.remote_server import RemoteFacade, RemoteServer
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 from tests.worlds.scripted import ScriptedEngine, catalog, policy
 
 Version = namedtuple("Version", "major")

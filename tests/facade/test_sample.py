@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.facade.sample import Size, sample
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Policy
 from dpproxy.review.verdicts import Bench
+from dpproxy.table_terms import TableName
 from tests.worlds.authored_town import town_text
 
 PLACES = {TableName("public", "shops"): pa.table({"shop_id": [1, 2], "place": ["a", "b"]})}

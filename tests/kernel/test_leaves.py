@@ -7,7 +7,8 @@ from dataclasses import replace
 import plan_harness
 
 from dpproxy.kernel.leaves import Leaf, Way, leaves
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
+from dpproxy.table_terms import TableName
 
 
 def test_the_shop(shop_catalog: Catalog) -> None:

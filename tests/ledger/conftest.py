@@ -18,6 +18,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import find_binaries
 from dpproxy.ledger.journal import Journal
@@ -25,7 +26,7 @@ from dpproxy.ledger.ledger import ChargeRequest, Limits
 from dpproxy.ledger.postgres import PostgresLedger
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 
 MakeRequest = Callable[..., ChargeRequest]
 

@@ -11,10 +11,11 @@ import sys
 import threading
 import uuid
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, Limits, charge
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 
 ONE = Loss(MICRO)
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger.book import Book
 from dpproxy.ledger.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Opened
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, Grant, LedgerCorrupt, Limits
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 from tests.ledger.conftest import NOON, make_request
 
 YEARS = dt.timedelta(days=10_000)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger import book as books
 from dpproxy.ledger import files, record
 from dpproxy.ledger.book import Book
@@ -24,7 +25,6 @@ from dpproxy.ledger.sqlite import SqliteLedger, SqliteStore
 from dpproxy.ledger.states import State, decoded, encoded
 from dpproxy.ledger.transaction import Transaction
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO
 
 from .conftest import NOON, MakeRequest
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger import window as windows
 from dpproxy.ledger.book import TOLERANCE, Book
 from dpproxy.ledger.entries import Checkpoint, ClockWrong, Opened
@@ -19,7 +20,7 @@ from dpproxy.ledger.journal import since_boot
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, LedgerError, Limits, charge
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 
 from .conftest import NOON, OpenLedger
 

@@ -18,11 +18,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger import record
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
 from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO
 from dpproxy.reuse.seal import Sealer
 from dpproxy.reuse.store import AnswerStore
 from tests.reuse.test_store import asked, find, release

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, LedgerError, Limits, charge
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO
 
 from .conftest import NOON, MakeRequest
 

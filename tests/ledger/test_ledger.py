@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import (
     BudgetExhausted,
@@ -21,7 +22,7 @@ from dpproxy.ledger.ledger import (
 )
 from dpproxy.ledger.postgres import PostgresLedger
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, ZERO
+from dpproxy.privacy.loss import ZERO
 
 from .conftest import NOON, MakeRequest
 

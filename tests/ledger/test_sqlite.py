@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger import files, record
 from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.ledger import BudgetExhausted, Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.ledger.sqlite import SqliteLedger, connect
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO, Loss
+from dpproxy.privacy.loss import Loss
 
 from .conftest import LATER, NOON, WRITER, MakeRequest
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger.book import Book
 from dpproxy.ledger.entries import CHECKPOINT_EVERY, NO_HASH, Head, Opened, decode
 from dpproxy.ledger.journal import MAX_JUMP
 from dpproxy.ledger.ledger import BudgetExhausted, LedgerCorrupt, LedgerError, Limits
 from dpproxy.ledger.transaction import Transaction, replay
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO
 
 from .conftest import NOON, MakeRequest
 

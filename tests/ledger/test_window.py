@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpproxy.amounts import Window
 from dpproxy.ledger.window import EPOCH, WINDOWS, end, start
-from dpproxy.policy.model import Window
 
 moments = st.datetimes(dt.datetime(1971, 1, 1), dt.datetime(2200, 1, 1)).map(lambda t: t.replace(tzinfo=dt.UTC))
 

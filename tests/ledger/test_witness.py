@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import BudgetExhausted, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.ledger.place import PostgresPlace, SqlitePlace, begin_anchor, place_of, repair
 from dpproxy.ledger.record import verify, witnessed
 from dpproxy.ledger.witness import BYTES, Seen, Witness
 from dpproxy.privacy.accountant import Limit
-from dpproxy.privacy.loss import MICRO
 
 from .conftest import PostgresServer
 

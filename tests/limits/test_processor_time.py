@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpproxy.answers.side_threads import SideThreads
 from dpproxy.limits.processor_time import SLICE, breathe, metered
+from dpproxy.limits.side_threads import SideThreads
 
 pytestmark = pytest.mark.asyncio
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
+from dpproxy.amounts import ATTO
 from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.mechanisms.noise_sources import OwnNoise
 from dpproxy.mechanisms.release import release
-from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement, Selection, Threshold
 from dpproxy.privacy.selection_ranks import end_rank, extreme_rank

@@ -19,8 +19,9 @@ from plan_harness import AnyShop
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import LeftOut, Plan
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Bounds, Policy
+from dpproxy.table_terms import TableName
 
 _OTHERS = {"category": "VARCHAR", "coupon": "VARCHAR", "big": "BIGINT", "note": "VARCHAR"}
 _TYPES = {"status": "VARCHAR", "paid": "BOOLEAN", "qty": "INTEGER", "due": "DATE", "ts": "TIMESTAMP", "amount": "DECIMAL(12,2)",

@@ -28,6 +28,7 @@ from all_neighbours import AllNeighbours
 from all_neighbours import Row as Row
 from all_neighbours import cells as cells
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.engines import literal
@@ -42,7 +43,7 @@ from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import ATTO, MICRO, Bounds, DuckDBBackend, Policy, QueryLimits, TablePolicy
+from dpproxy.policy.model import Bounds, DuckDBBackend, Policy, QueryLimits, TablePolicy
 from dpproxy.privacy.measurement import FirstRound, Measurement, Selection
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect

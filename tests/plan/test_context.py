@@ -9,7 +9,8 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import MAX_SCANS, Context, Counter, Settings
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
+from dpproxy.table_terms import TableName
 
 ORDERS, OTHER = TableName("public", "orders"), TableName("elsewhere", "orders")
 

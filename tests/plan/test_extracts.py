@@ -27,9 +27,10 @@ from dpproxy.acceleration.extract_making import ExtractJob, make
 from dpproxy.acceleration.extract_tables import extract_tables, held_catalog
 from dpproxy.backends.postgres import Postgres
 from dpproxy.plan.pipeline import planning
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.model import Policy, PostgresBackend
+from dpproxy.table_terms import TableName
 
 
 class ExtractShop:

@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, note, settings
 from plan_harness import Sensitivity, Shop
 
 from dpproxy.errors import Refusal
-from dpproxy.policy.catalog import Catalog, CatalogColumn, same_kind
+from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.check import check
+from dpproxy.table_terms import same_kind
 
 TYPES = ("DECIMAL(19,0)", "HUGEINT", "UBIGINT")
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from dpproxy.plan.context import Context
 from dpproxy.plan.known_tables import Cte, Env, KnownTables
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.statements import parse
+from dpproxy.table_terms import TableName
 
 
 @pytest.fixture

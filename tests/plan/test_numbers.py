@@ -17,10 +17,12 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 from plan_harness import Shop
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.errors import Refusal
-from dpproxy.policy.catalog import Catalog, TableName
-from dpproxy.policy.model import ATTO, MICRO, Bounds
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import Bounds
 from dpproxy.privacy.measurement import Threshold
+from dpproxy.table_terms import TableName
 
 EPSILON, DELTA = 1 * MICRO, ATTO // MICRO  # of a statement, by the fixtures' policy
 

@@ -10,9 +10,10 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Previews
 from dpproxy.privacy.loss import ZERO
+from dpproxy.table_terms import TableName
 
 VIEWS = {
     TableName("public", "northerners"): "SELECT customer_id, region FROM customers WHERE region = 'north'",

@@ -28,8 +28,9 @@ from dpproxy.plan.measure import compiler
 from dpproxy.plan.properties import columns, key_domains
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Bounds, Mechanism, Policy
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Column, Expr
 from dpproxy.tree.relation import Rows
 

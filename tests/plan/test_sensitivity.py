@@ -26,10 +26,11 @@ from plan_harness import AnyShop, Sensitivity, Shop
 from dpproxy.errors import Refusal
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Bounds, Mechanism, Policy
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.template import Template
+from dpproxy.table_terms import TableName
 
 SUPPRESSED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 

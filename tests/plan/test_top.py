@@ -12,12 +12,13 @@ import plan_harness
 import pyarrow as pa
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import MICRO, Bounds
+from dpproxy.policy.model import Bounds
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.threshold import top_threshold
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.load import Loaded, PolicyError, read_text
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import Problem
+from dpproxy.table_terms import TableName
 
 GOOD = (Path(__file__).parent / "good.yaml").read_text().replace("VERIFIER", make_verifier("x"))
 SHOP = {

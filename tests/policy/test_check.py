@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from dpproxy.policy.catalog import SPELLINGS, Catalog, TableName
+from dpproxy.policy.catalog import SPELLINGS, Catalog
 from dpproxy.policy.check import check, family
 from dpproxy.policy.load import Loaded
+from dpproxy.table_terms import TableName
 
 from .good import GOOD, SHOP, catalog, loaded
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 import duckdb
 import pytest
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.data_claims import ClaimKind, broken_claim, claim_query, claims, found_by, remedy, unkept
+from dpproxy.table_terms import TableName
 
 from .good import GOOD, catalog, loaded
 

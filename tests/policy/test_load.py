@@ -11,12 +11,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from dpproxy.policy.catalog import TableName
+from dpproxy.amounts import ATTO
 from dpproxy.policy.load import PolicyError, load_file, load_policy, load_text, read_text
-from dpproxy.policy.model import ATTO, Bounds, Budget, DuckDBBackend, PostgresBackend, SparkBackend, Step
+from dpproxy.policy.model import Bounds, Budget, DuckDBBackend, PostgresBackend, SparkBackend, Step
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import Mark, Problem
 from dpproxy.policy.tree import MAX_BYTES
+from dpproxy.table_terms import TableName
 
 HERE = Path(__file__).parent
 VERIFIER = make_verifier("hunter2", salt=b"0123456789abcdef")

@@ -6,7 +6,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from dpproxy.policy import names
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 
 
 @pytest.mark.parametrize(

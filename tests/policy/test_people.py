@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.policy.model import ATTO, MICRO, Budget, QueryLimits
+from dpproxy.amounts import ATTO, MICRO
+from dpproxy.policy.model import Budget, QueryLimits
 from dpproxy.policy.people import delta_of, epsilon_of
 from dpproxy.policy.reader import Reader
 from dpproxy.policy.tree import Mapping, parse

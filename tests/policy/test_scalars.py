@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.policy import scalars
-from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.policy.problems import START
 from dpproxy.policy.tree import Scalar
 

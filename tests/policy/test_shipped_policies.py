@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file, load_policy
 from dpproxy.policy.model import DuckDBBackend, UnitPath
 from dpproxy.policy.password import make_verifier, parse_verifier
 from dpproxy.serve.claim_checks import broken_claims
+from dpproxy.table_terms import TableName
 
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = sorted((ROOT / "tests/corpus/policies").glob("*.yaml"))

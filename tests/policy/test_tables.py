@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.model import Bounds, Step, UnitPath
+from dpproxy.table_terms import TableName
 
 from .good import GOOD, loaded, problems, table
 

@@ -10,9 +10,9 @@ from dp_accounting.rdp import compute_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.policy.model import ATTO
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.privacy.accountant import ONLY_THRESHOLDS, Limit, admits, effective_epsilon, filter_of, remaining
-from dpproxy.privacy.loss import MICRO, NANO, ORDERS, PICO, RESERVES, ZERO, Loss, hockey_stick
+from dpproxy.privacy.loss import NANO, ORDERS, PICO, RESERVES, ZERO, Loss, hockey_stick
 from tests.privacy.spending import TYPICAL, admitted, limits, queries, times
 
 

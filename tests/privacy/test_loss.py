@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from mpmath import mp, mpf
 from scipy.special import log_ndtr
 
+from dpproxy.amounts import MICRO
 from dpproxy.privacy.loss import (
-    MICRO,
     NANO,
     ORDERS,
     PICO,

@@ -12,8 +12,8 @@ from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
 from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 
+from dpproxy.amounts import ATTO
 from dpproxy.errors import Refusal
-from dpproxy.policy.model import ATTO
 from dpproxy.privacy.loss import STEPPED
 from dpproxy.privacy.noise_scale import (
     MAX_SCALE,

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpproxy.policy.model import ATTO
+from dpproxy.amounts import ATTO
 from dpproxy.privacy.noise_scale import laplace_scale
 from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 from tests.privacy.tails import gaussian_tail, laplace_tail

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Basis, Measurement, Vector
 from dpproxy.privacy.noise_scale import Moved, gaussian_sigmas

@@ -10,11 +10,12 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
 from dpproxy.reuse.data_epoch import epoch_of, epoch_query, max_age, shape_of
+from dpproxy.table_terms import TableName
 
 POLICY = """
 version: 1

@@ -18,12 +18,12 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers.spelled_values import Spell, SpelledValues
 from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
 from dpproxy.reuse.epoch_refresh import Refreshed
 from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.recent import RecentAnswers
+from dpproxy.reuse.spelled_values import Spell, SpelledValues
 from dpproxy.reuse.store import AnswerStore
 from tests.worlds.town import Town, town
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.answers.test_store import released, same
 
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.reuse.payload import pack, unpack
+from tests.reuse.test_store import released, same
 
 
 @given(st.integers(0, 50), st.integers(0, 3))

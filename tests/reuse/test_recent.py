@@ -75,7 +75,7 @@ def test_it_is_forgotten() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_answers, "MOST", 3)
+    monkeypatch.setattr(recent, "MOST", 3)
     memory = RecentAnswers()
     for i in range(5):
         memory.add("ada", replace(ASKED, rows=str(i)), found("ada"), NOW)

@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from dpproxy.reuse.seal import NONCE, Sealer, SealError, derived
+from dpproxy.reuse.seal import NONCE, Sealer, SealError
 
 pytest.importorskip("cryptography")
 KEY, NAME = b"a secret of the operator", "shop/1"
@@ -49,8 +49,3 @@ def test_another_key_and_another_name_do_not_open() -> None:
 def test_short_keys_are_refused() -> None:
     with pytest.raises(SealError, match="16 bytes"):
         Sealer(b"x" * 15)
-
-
-def test_keys_of_different_purposes_differ() -> None:
-    assert len({derived(KEY, purpose) for purpose in ("ledger", "stored answers", "")}) == 3
-    assert derived(KEY, "ledger") == hmac.new(KEY, b"dpproxy ledger", "sha256").digest()

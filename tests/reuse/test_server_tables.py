@@ -11,7 +11,6 @@ import asyncpg
 import psycopg
 import pytest
 from scratch_postgres import Scratch
-from tests.answers.test_store import NOON, asked, find, release, released, same
 
 from dpproxy.errors import Refusal
 from dpproxy.reuse import server_tables
@@ -19,6 +18,7 @@ from dpproxy.reuse.seal import Sealer, SealError
 from dpproxy.reuse.server_tables import ServerTables
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.reuse.tables import TablesAway
+from tests.reuse.test_store import NOON, asked, find, release, released, same
 from tests.worlds.waiting import SAFETY
 
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'dpproxy stored answers'"

@@ -14,11 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from dpproxy.derived_keys import derived
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.matching import Asked, Groups, Origin, Repeat, StoredRelease
 from dpproxy.reuse.release_key import ReleaseKey
-from dpproxy.reuse.seal import Sealer, SealError, derived
+from dpproxy.reuse.seal import Sealer, SealError
 from dpproxy.reuse.store import _COLUMNS, AnswerStore, Found
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)

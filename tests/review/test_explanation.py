@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpproxy.policy.model import MICRO
+from dpproxy.amounts import MICRO
 from dpproxy.review.explanation import Page, explanation
 from dpproxy.review.verdicts import Answered, Bench
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpproxy.policy.model import ATTO, MICRO
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.review.odds import delta, epsilon, odds
 
 

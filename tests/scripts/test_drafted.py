@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 from drafted import drafted
 
-from dpproxy.policy.catalog import TableName
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ColumnRole, Policy
+from dpproxy.table_terms import TableName
 
 SKETCH = {
     "unit": "club.members.memid (one row = one person)",

@@ -8,10 +8,10 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.policy.catalog import TableName
 from dpproxy.privacy.loss import ZERO
 from dpproxy.session.private_statement import all_formats, check_withheld, inner_text
 from dpproxy.sql.statements import split
+from dpproxy.table_terms import TableName
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_expressions import call, column, lit, ref, same
 
-from dpproxy.policy.catalog import TableName
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Exists, InQuery, Relation, Scalar
 from dpproxy.tree.relation import (
     Beside,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dpproxy.authoring.draft import Decisions
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.table_terms import TableName
 
 PEOPLE, VISITS, DRUGS = (TableName("public", name) for name in ("people", "visits", "drugs"))
 

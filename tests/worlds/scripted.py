@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 import pytest_asyncio
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.dataset import Dataset, words_of
 from dpproxy.answers.plan_cache import PlanCache, private_names
 from dpproxy.backends.base import BackendError, Runner
@@ -30,10 +31,8 @@ from dpproxy.limits.session_limits import SessionLimits
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.plan.pipeline import planning
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import (
-    ATTO,
-    MICRO,
     Bounds,
     Budget,
     ColumnPolicy,
@@ -53,6 +52,7 @@ from dpproxy.session.session_settings import Settings
 from dpproxy.sql.signals import SIGNALS
 from dpproxy.sql.statements import Statement
 from dpproxy.sql.template import Dialect, Param, Template
+from dpproxy.table_terms import TableName
 from dpproxy.wire.scram import make_verifier
 
 from . import patterns

@@ -23,9 +23,9 @@ from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import as_type
 from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
 from dpproxy.plan.refusals import mixed_rows, unsupported
-from dpproxy.policy.catalog import same_kind
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import common
+from dpproxy.table_terms import same_kind
 from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, Relation, Taint, ValuesDomain
 from dpproxy.tree.relation import (

@@ -15,9 +15,10 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
-from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.sql.types import INTEGERS, TEXTS
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
 from dpproxy.tree.interval import OPEN, Interval, interval, number
 from dpproxy.tree.relation import (

@@ -16,11 +16,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dpproxy.amounts import MICRO
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy import running_sums
 from dpproxy.privacy.epsilon_split import Allocation, Weights, allocate
 from dpproxy.privacy.measurement import Vector

@@ -16,6 +16,7 @@ from fractions import Fraction
 from itertools import islice
 from typing import Literal
 
+from dpproxy.amounts import MICRO
 from dpproxy.engines.base import template
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NoRoom, Refusal
 from dpproxy.plan.context import Context
@@ -23,7 +24,6 @@ from dpproxy.plan.measure.charge_division import Share, divided, too_small
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.running import names_of_sums, running_note
 from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec, TopSpec
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy import noise_scale, running_sums, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import (

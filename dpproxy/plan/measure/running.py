@@ -11,8 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dpproxy.amounts import MICRO
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy import noise_error, running_sums
 from dpproxy.privacy.measurement import Basis, Names
 from dpproxy.privacy.running_sums import Running

@@ -1,9 +1,10 @@
 """What stored tables are made of: groups of units in the trees of measurements, those of the same rows and keys put together.
 
-Knows: trees. Must not know: which questions are worth a table (`acceleration.preparation`), data. A measurement has two stages that are
-worth keeping: its groups of units as they are counted and added up, and what all units add to each group once that is bounded.
-One table holds a stage of several measurements, side by side: a column for each value, or sum, that is not there yet. Where a
-unit's weight depends on what an earlier round finds, which groups of it are picked is kept as well; and buckets of selections.
+Knows: trees. Must not know: which questions are worth a table (`acceleration.preparation`), data. A measurement has two stages
+that are worth keeping: its groups of units as they are counted and added up, and what all units add to each group once that is
+bounded. One table holds a stage of several measurements, side by side: a column for each value, or sum, that is not there yet.
+Where a unit's weight depends on what an earlier round finds, which groups of it are picked is kept as well; and buckets of
+selections.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.measure.bound_cuts import open_ends
@@ -26,7 +27,6 @@ from dpproxy.plan.report import rank_errors
 from dpproxy.plan.report.endless import why_endless
 from dpproxy.plan.report.hidden_groups import hidden_text
 from dpproxy.plan.report.left_out import rows_text
-from dpproxy.policy.model import ATTO, MICRO
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
 from dpproxy.privacy.noise_error import each, half_width, sum_half_width

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Literal
 
+from dpproxy.amounts import MICRO
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import SelectionSpec
 from dpproxy.plan.model import Typical
-from dpproxy.policy.model import MICRO
 from dpproxy.privacy import selection_ranks
 from dpproxy.privacy.measurement import Measurement, Selection
 from dpproxy.privacy.real_bounds import ln_bounds

@@ -8,7 +8,8 @@ import pytest
 
 from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.context import Context, Settings
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import TRUE, Call, Column, Expr, Lit, Ref
 from dpproxy.tree.relation import Filter, Join, Rows, Scan
 from tests.worlds.scripted import policy

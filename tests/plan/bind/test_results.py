@@ -7,8 +7,8 @@ from small_expressions import column
 from sqlglot import exp
 
 from dpproxy.plan.bind.results import Item, alias_columns, renamed
-from dpproxy.policy.catalog import TableName
 from dpproxy.sql.statements import parse
+from dpproxy.table_terms import TableName
 from dpproxy.tree.relation import PendingPath, Rows, Scan
 
 A, B = column(1), column(2)

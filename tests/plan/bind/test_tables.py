@@ -8,7 +8,8 @@ import plan_harness
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.policy.catalog import Catalog, ForeignKey, TableName
+from dpproxy.policy.catalog import Catalog, ForeignKey
+from dpproxy.table_terms import TableName
 
 CUSTOMERS, ORDERS = TableName("public", "customers"), TableName("public", "orders")
 

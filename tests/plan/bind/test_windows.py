@@ -8,7 +8,8 @@ import plan_harness
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
+from dpproxy.table_terms import TableName
 
 
 def ordered_by(sql: str, catalog: Catalog) -> str:

@@ -15,7 +15,8 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.pipeline import planning
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
+from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Column, Lit, SeriesDomain, Taint
 from dpproxy.tree.interval import Interval
 

@@ -11,6 +11,7 @@ import pytest
 from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
+from dpproxy.amounts import MICRO
 from dpproxy.engines.measured import Query
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
@@ -18,7 +19,7 @@ from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report import cuts
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import MICRO, Policy
+from dpproxy.policy.model import Policy
 from dpproxy.privacy.noise_error import deviation, half_width
 from dpproxy.tree.expr import Column
 from dpproxy.tree.measured import MeasuredRows, Sums

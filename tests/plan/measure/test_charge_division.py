@@ -8,9 +8,10 @@ from dataclasses import replace
 import plan_harness
 import pytest
 
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import ATTO, MICRO, Mechanism, Policy
+from dpproxy.policy.model import Mechanism, Policy
 from dpproxy.privacy.measurement import Basis
 from dpproxy.privacy.noise_error import deviation
 from dpproxy.privacy.noise_scale import gaussian_rho

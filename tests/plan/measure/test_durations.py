@@ -14,8 +14,9 @@ from plan_harness import AnyShop, Sensitivity
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.pipeline import planning
-from dpproxy.policy.catalog import Catalog, CatalogColumn, TableName
+from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.model import ColumnPolicy, Policy
+from dpproxy.table_terms import TableName
 
 VISITS = TableName("public", "visits")
 SEED = 17

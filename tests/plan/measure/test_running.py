@@ -11,11 +11,10 @@ import plan_harness
 import pyarrow as pa
 import pytest
 
-from dpproxy.answers.side_threads import SideThreads
-from dpproxy.answers.spelled_values import SpelledValues
 from dpproxy.engines import literal
 from dpproxy.kernel import verdict
 from dpproxy.kernel.leaves import Unproven
+from dpproxy.limits.side_threads import SideThreads
 from dpproxy.mechanisms.charge_check import check
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise
@@ -30,6 +29,7 @@ from dpproxy.privacy.running_sums import Running, coefficients
 from dpproxy.reuse.derivation import derive
 from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.matching import StoredRelease, any_noise, serve
+from dpproxy.reuse.spelled_values import SpelledValues
 from tests.kernel.recorded import recorded
 
 TOTALS = "sum(count(*)) OVER (ORDER BY signup)"

@@ -10,7 +10,8 @@ import pytest
 import shop_world
 
 from dpproxy.plan.model import Plan
-from dpproxy.policy.catalog import Catalog, TableName
+from dpproxy.policy.catalog import Catalog
+from dpproxy.table_terms import TableName
 
 KEYS = {"customers": "customer_id", "orders": "order_id"}
 

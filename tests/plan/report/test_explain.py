@@ -7,10 +7,10 @@ import json
 import plan_harness
 import pytest
 
+from dpproxy.amounts import MICRO
 from dpproxy.errors import Refusal
 from dpproxy.plan.report.explain import epsilon_text, explain_format
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import MICRO
 
 
 @pytest.mark.parametrize(

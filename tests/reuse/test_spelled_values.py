@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpproxy.answers.side_threads import SideThreads
-from dpproxy.answers.spelled_values import LONG, SpelledValues, check_size, holes
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
+from dpproxy.limits.side_threads import SideThreads
+from dpproxy.reuse.spelled_values import LONG, SpelledValues, check_size, holes
 from dpproxy.sql.template import Param, Template
 
 ARRAY = "{" + ",".join(map(str, range(LONG))) + "}"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dpproxy.answers.plan_cache import SHORT, MemoizedCall, PlanCache
-from dpproxy.answers.side_threads import SideThreads
 from dpproxy.answers.statement_end import TIMEOUT, Ending
+from dpproxy.limits.side_threads import SideThreads
 from dpproxy.server.server import Server
 from dpproxy.sql import effort
 from dpproxy.wire import frontend_build as front

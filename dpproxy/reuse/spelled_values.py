@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Final
 
-from dpproxy.answers.side_threads import SideThreads
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.limits.side_threads import SideThreads
 from dpproxy.sql.template import Dialect, Param
 
 LONG: Final = 2_000
