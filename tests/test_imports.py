@@ -27,6 +27,7 @@ ORDER: tuple[str, ...] = (
     "kernel mechanisms ledger limits",
     "plan.model plan.context",
     "plan.settings plan.known_tables plan.refusals",
+    "plan.operations",
     "plan.properties",
     "plan.functions",
     "plan.rewrite engines",

@@ -14,7 +14,7 @@ from dpproxy.engines.duckdb_types import narrowest, one_kind, representation
 from dpproxy.engines.text_cuts import Growth
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.properties.facts import LARGEST, facts, fits_int4
-from dpproxy.plan.properties.text_growth import CUTS, GROWING
+from dpproxy.plan.properties.text_growth import CUTS, grows
 from dpproxy.sql.types import FLOATS, INTEGERS
 from dpproxy.tree.expr import Call, Expr, Hole, InList, Lit, Ref
 
@@ -96,7 +96,7 @@ class DuckDBOperations(Engine):
             return f"{op}(" + ", ".join(self.as_type(a, expr.type, names) for a in args) + ")"
         if op == "nullif":
             return self._null_where_equal(args[0], args[1], names)
-        if op in GROWING:
+        if grows(expr):
             return self._texts.text(expr, names)
         special = getattr(self, f"_op_{op}", None)
         if special is not None:

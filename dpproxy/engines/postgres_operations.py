@@ -16,7 +16,7 @@ from dpproxy.engines.postgres_numbers import ARITHMETIC, Arithmetic, number_kind
 from dpproxy.engines.text_cuts import Growth, null_beyond_limit
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ESCAPE_SEQUENCE, Refusal
 from dpproxy.plan.properties.facts import LARGEST, facts, fits_int4
-from dpproxy.plan.properties.text_growth import CUTS, GROWING
+from dpproxy.plan.properties.text_growth import CUTS, grows
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 from dpproxy.tree.expr import Call, Cast, Expr, Hole, Lit, Ref
 
@@ -62,7 +62,7 @@ class PostgresOperations(Engine):
             return self._numbers.operation(expr, names)
         if op in _PARTS:
             return times.part(op, self.expr(args[0], names), args[0].type)
-        if op in GROWING:
+        if grows(expr):
             return self._texts.text(expr, names)
         if op in ("coalesce", "least", "greatest"):
             return f"{op}(" + ", ".join(self._choice(a, expr, names) for a in args) + ")"

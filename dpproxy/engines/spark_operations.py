@@ -16,7 +16,7 @@ from dpproxy.engines.duckdb_functions import decimal_operation
 from dpproxy.engines.spark_types import WIDE, narrowest, one_kind, refused, representation, widest
 from dpproxy.engines.text_cuts import Growth
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.text_growth import CUTS, GROWING
+from dpproxy.plan.properties.text_growth import CUTS, grows
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TIMES
 from dpproxy.tree.expr import Call, Expr, Hole, Lit
 
@@ -74,7 +74,7 @@ class SparkOperations(Engine):
             return self._part(op, args[0], names)
         if op in ("coalesce", "least", "greatest"):
             return f"{op}({', '.join(self._choices(expr, args, names))})"
-        if op in GROWING and op not in REFUSED:
+        if grows(expr) and op not in REFUSED:
             return self._texts.text(expr, names)
         special = getattr(self, f"_op_{op}", None)
         if special is not None:

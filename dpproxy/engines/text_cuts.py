@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from dpproxy.engines.base import Names
+from dpproxy.plan.operations.operation import constant
 from dpproxy.plan.properties import text_growth
-from dpproxy.plan.properties.text_growth import GROWING
+from dpproxy.plan.properties.text_growth import grows
 from dpproxy.sql.types import TEXTS
 from dpproxy.tree.expr import Call, Cast, Expr, Hole, Lit
 
@@ -50,7 +51,7 @@ class Growth:
         assert isinstance(expr, Call)
         first = self._tree(expr.args[0], names)
         if expr.op == "repeat":
-            return f"repeat({first}, {int(text_growth.constant(expr.args[1]))})"
+            return f"repeat({first}, {int(constant(expr.args[1]))})"
         if expr.op == "regexp_replace":
             return self._speller.replaced(first, [self._speller.as_type(a, "text", names) for a in expr.args[1:]])
         texts = [first, *(self._tree(a, names) for a in expr.args[1:])]
@@ -75,5 +76,5 @@ def _known_short(arg: Expr) -> bool:
         case Call(op=op, args=args):
             if op in _SHORTENING:
                 return _known_short(args[0])
-            return op in WIDENING or op in GROWING or op in ("md5", "strftime", "lpad", "rpad")
+            return op in WIDENING or grows(arg) or op in ("md5", "strftime", "lpad", "rpad")
     return False

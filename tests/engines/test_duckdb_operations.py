@@ -12,7 +12,7 @@ from small_expressions import call, lit
 from dpproxy.engines.base import hole
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.errors import Refusal
-from dpproxy.plan.properties.interval_fields import MAX_INTERVAL_MONTHS
+from dpproxy.plan.operations.interval_texts import MAX_INTERVAL_MONTHS
 from dpproxy.tree.expr import Hole
 
 Ask = Callable[[str], Any]

@@ -17,7 +17,9 @@ import zoneinfo
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from dpproxy.plan.properties.time_bounds import start_of
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Test
+from dpproxy.plan.operations.units import start_of
 from dpproxy.sql.types import INTEGERS, TIMES
 from dpproxy.tree.expr import Call, Cast, Expr, Lit, rebuilt
 
@@ -235,7 +237,6 @@ def read_time(type_: str, text: str, form: str) -> Lit | None:
 
 # --- a column beside a constant of another type of time
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _DAY = dt.timedelta(days=1)
 
 
@@ -244,17 +245,21 @@ def beside_column(op: str, a: Expr, b: Expr) -> tuple[str, Expr, Expr]:
 
     A date is after a moment when it is after the moment's day, so the moment becomes a day, and moves no more.
     """
-    if isinstance(a, Lit) and not isinstance(b, Lit) and op in _MIRRORED:
-        mirrored, other, constant = beside_column(_MIRRORED[op], b, a)
-        return _MIRRORED[mirrored], constant, other
+    if isinstance(a, Lit) and not isinstance(b, Lit) and _orders(op):
+        mirrored, other, constant = beside_column(operation(op).mirrored, b, a)
+        return operation(mirrored).mirrored, constant, other
     stamp = stamp_of(b)
     if stamp is None or not isinstance(b, Lit) or isinstance(a, Lit):
         return op, a, b
     if a.type in _STAMPS:
         return op, a, literal(a.type, stamp, moving=b.moving) if b.type != a.type else b
-    if a.type != "date" or b.type not in _STAMPS or op not in _MIRRORED:
+    if a.type != "date" or b.type not in _STAMPS or not _orders(op):
         return op, a, b
     day = stamp.replace(hour=0, minute=0, second=0, microsecond=0)
     if day == stamp:
         return op, a, literal("date", day)
     return {">=": ">", ">": ">", "<": "<=", "<=": "<="}[op], a, literal("date", day)
+
+
+def _orders(op: str) -> bool:
+    return operation(op).test is Test.ORDER

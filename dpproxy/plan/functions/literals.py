@@ -11,7 +11,7 @@ import datetime as dt
 import re
 from collections.abc import Sequence
 
-from dpproxy.plan.properties.interval_fields import interval_text
+from dpproxy.plan.operations.interval_texts import interval_text
 from dpproxy.plan.refusals import CONSTANT, OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.booleans import boolean
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS

@@ -14,7 +14,7 @@ from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, UNDEFINED_FUNC
 from dpproxy.plan.functions.constant_times import beside_column, folded
 from dpproxy.plan.functions.folding import folded_constants
 from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.properties.interval_fields import MAX_INTERVAL_MONTHS
+from dpproxy.plan.operations.interval_texts import MAX_INTERVAL_MONTHS
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmetic, common
 from dpproxy.tree.expr import Call, Cast, Expr, Lit

@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
+from dpproxy.plan.operations.units import CUT
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, TIMES
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 Builder = Callable[[Sequence[Expr]], Expr]
 
-TRUNC_UNITS = {"microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year"}
-TRUNC_UNITS |= {"decade"}  # centuries begin in year 1 for PostgreSQL, in year 0 for DuckDB
 MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
 
 
@@ -92,8 +91,8 @@ def date_trunc(args: Sequence[Expr]) -> Expr:
     if len(args) != 2:
         raise unsupported("`date_trunc` with a time zone", "Write date_trunc('day', x AT TIME ZONE 'Europe/Paris').")
     unit = literal_text(args[0], "the unit of `date_trunc`").lower()
-    if unit not in TRUNC_UNITS:
-        raise unsupported(f"`date_trunc` to {unit}", f"Units are {', '.join(sorted(TRUNC_UNITS))}.")
+    if unit not in CUT:
+        raise unsupported(f"`date_trunc` to {unit}", f"Units are {', '.join(sorted(CUT))}.")
     value = coerce(args[1], "timestamp")
     if value.type not in TIMES:
         raise unsupported(f"`date_trunc` of {value.type}", OTHER_TYPE)

@@ -22,6 +22,7 @@ from typing import Any
 from dpproxy.plan.measure.expression_folding import FOLDED, compared, flat, folded
 from dpproxy.plan.measure.normal_steps import STEPS, check_rows, check_step
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
+from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.properties.equivalence import equalities
 from dpproxy.sql.types import INTEGERS
 from dpproxy.tree.expr import (
@@ -43,8 +44,6 @@ from dpproxy.tree.expr import (
 )
 from dpproxy.tree.relation import Filter, Join, Project, Rows, Scan
 
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-_SYMMETRIC = frozenset({"=", "<>", "is_distinct", "is_not_distinct"})
 Measured = tuple[Rows, list[tuple[str, Expr]], list[BasisSpec], list[SelectionSpec]]
 
 
@@ -150,7 +149,7 @@ class _Form:
         match expr:
             case Call(op="and" | "or"):
                 return self._logical(expr)
-            case Call(op=op, args=(a, b)) if op in _MIRRORED or op in _SYMMETRIC:
+            case Call(op=op, args=(a, b)) if operation(op).mirrored:
                 return self._compared(expr, a, b)
             case Call(op=op, args=(Lit() as a, Lit() as b)) if op in FOLDED and expr.type in INTEGERS:
                 return folded(expr, a, b)
@@ -192,7 +191,7 @@ class _Form:
         """A constant stands on the right; the sides of = have no order; constants are compared here."""
         if isinstance(a, Lit) and isinstance(b, Lit):
             return compared(expr, a, b)
-        mirrored = expr.op if expr.op in _SYMMETRIC else _MIRRORED[expr.op]
+        mirrored = operation(expr.op).mirrored
         constants = isinstance(a, Lit | Hole), isinstance(b, Lit | Hole)
-        swap = constants[0] if any(constants) else expr.op in _SYMMETRIC and self.text(b) < self.text(a)
+        swap = constants[0] if any(constants) else mirrored == expr.op and self.text(b) < self.text(a)
         return replace(expr, op=mirrored, args=(b, a)) if swap else expr

@@ -15,6 +15,7 @@ from dpproxy.plan.context import GRID_STEPS
 from dpproxy.plan.functions.constant_times import stamp_of
 from dpproxy.plan.measure import durations
 from dpproxy.plan.measure.specs import SelectionSpec
+from dpproxy.plan.operations.units import DAY, UNITS
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import on_grid
 from dpproxy.plan.properties.key_origins import expanded
@@ -103,12 +104,19 @@ def _time_grid(agg: Agg, value: Expr, bound: Interval, fractions: tuple[Fraction
     text = f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '{step} second'"
     whole = expanded(value)
     unit = whole.args[0] if isinstance(whole, Call) and whole.op == "trunc_time" else None
-    return spec, f"date_trunc('{unit.text}', {text})" if isinstance(unit, Lit) and unit.text in _STARTS else text
+    return spec, f"date_trunc('{unit.text}', {text})" if isinstance(unit, Lit) and _skips_days(unit.text or "") else text
 
 
-_STARTS = {"week", "month", "quarter", "year"}
-"""Units whose starts are days, but not each day: what is chosen is one of them."""
-_STEPS = {"minute": 60, "hour": 3600, **dict.fromkeys((*_STARTS, "day", "decade", "century", "millennium"), 86_400)}
+def _skips_days(unit: str) -> bool:
+    """Whether a unit begins with days, but not with each day: what is chosen is one of them."""
+    known = UNITS.get(unit)
+    return known is not None and known.cut and known.days[0] > 1
+
+
+def _seconds_of(unit: str) -> int:
+    """The whole seconds that beginnings of a unit are multiples of."""
+    known = UNITS.get(unit)
+    return 1 if known is None else DAY if known.of_days else max(int(known.seconds[0]), 1)
 
 
 def _seconds_step(value: Expr) -> int:
@@ -119,7 +127,7 @@ def _seconds_step(value: Expr) -> int:
         case Cast(arg=arg):
             return _seconds_step(arg) if arg.type in TIMES else 1
         case Call(op="trunc_time", args=(Lit(text=unit), _)):
-            return _STEPS.get(unit or "", 1)
+            return _seconds_of(unit or "")
         case Call(op="coalesce" | "least" | "greatest" | "nullif", args=args):
             return math.gcd(*map(_seconds_step, args))
         case Case(whens=whens, default=default):

@@ -17,13 +17,11 @@ from datetime import date, timedelta
 
 from sqlglot import exp
 
+from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.properties.stray_values import values_beyond
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, InList, Lit, Ref, SeriesDomain, ValuesDomain, conjunction
-
-_OF_DAYS = {"trunc_time", "year", "month", "quarter", "week", "day", "dow", "isodow", "doy", "isoyear"}
-"""What is never NULL of a day that is not."""
 
 OTHERS = "(not declared)"
 
@@ -60,8 +58,9 @@ def _only_column(key: Expr) -> Column | None:
             return column
         case Cast(arg=arg, type="timestamp" | "timestamptz" | "date"):
             return _of_day(arg)
-        case Call(op=op, args=(*units, arg)) if op in _OF_DAYS and all(isinstance(unit, Lit) for unit in units):
-            return _of_day(arg)
+        case Call(op=op, args=(*units, arg)) if all(isinstance(unit, Lit) for unit in units):
+            row = operation(op)
+            return _of_day(arg) if row.step is not None and row.moment == len(units) else None
         case _:
             return None
 

@@ -9,12 +9,12 @@ A form of key without a rule has no count (None); there are then as many values 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
+from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.properties.facts import as_type, facts, literal_number
 from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.tree import interval as iv
@@ -38,14 +38,6 @@ from dpproxy.tree.interval import OPEN, Interval
 
 _DAY = Fraction(86400)
 _TIMES = ("timestamp", "timestamptz")
-_UNIT_DAYS = {"day": 1, "week": 7, "month": 28, "quarter": 90, "year": 365, "decade": 3652, "century": 36524,
-              "millennium": 365242}  # fmt: skip
-"""The fewest days of a unit."""
-_CLOCK = {"%H": 24, "%M": 60, "%S": 60}
-_CALENDAR = {"%m": 12, "%b": 12, "%B": 12, "%d": 31, "%a": 7, "%A": 7, "%y": 100}
-"""How many texts a code of strftime prints, of those that `times` uses. Of others nothing is known here."""
-_DATES = {"%d", "%a", "%A"}
-_MONTHS = {"%m", "%b", "%B"}
 
 
 def most_values(key: Expr, domains: Sequence[tuple[Column, Domain]], conditions: Sequence[Expr]) -> int | None:
@@ -124,12 +116,6 @@ def _whole(bound: Interval) -> int:
     return max(hi.__floor__() - lo.__ceil__() + 1, 0)
 
 
-def _steps(bound: Interval, size: Fraction) -> int:
-    """How many intervals of at least `size`, end to end, values within a closed bound fall in, wherever these begin."""
-    lo, hi = bound.ends
-    return int(max(hi - lo, Fraction(0)) // size) + 2
-
-
 def _form_outputs(key: Expr) -> int | None:
     """A function has no more results than its arguments have values."""
     if isinstance(key, Case):
@@ -158,37 +144,9 @@ def _arm_outputs(test: Expr | None, result: Expr) -> int | None:
 
 
 def _call_outputs(key: Call) -> int | None:
-    if key.op == "strftime":
-        return _printed_outputs(key)
-    if key.op in ("trunc_time", "date_bin"):
-        return _truncated_outputs(key)
+    row = operation(key.op)
+    if row.count is not None:
+        found = row.count(key.args, lambda moment: as_type("timestamp", moment).bound)
+        return None if found is None else found + 1
     known = [_outputs(a) for a in key.args if references(a)]
     return prod(k for k in known if k is not None) if known and None not in known else None
-
-
-def _truncated_outputs(key: Call) -> int | None:
-    """Times cut to a unit, or to bins of one length."""
-    bound, text = as_type("timestamp", key.args[1]).bound, _text(key.args[0])
-    if key.op == "date_bin":
-        _, days, micros = (int(x) for x in text.split())
-        size = days * _DAY + Fraction(micros, 10**6)
-    else:
-        size = _UNIT_DAYS.get(text, 0) * _DAY
-    return _steps(bound, size) + 1 if bound.closed and size > 0 else None
-
-
-def _printed_outputs(key: Call) -> int | None:
-    codes = set(re.findall("%.", _text(key.args[1])))
-    if not codes <= {"%Y", *_CLOCK, *_CALENDAR}:
-        return None
-    if "%Y" not in codes:
-        return prod({**_CLOCK, **_CALENDAR}[c] for c in codes) + 1
-    bound = as_type("timestamp", key.args[0]).bound
-    if not bound.closed:
-        return None
-    unit = 1 if codes & _DATES else 28 if codes & _MONTHS else 365
-    return _steps(bound, unit * _DAY) * prod(_CLOCK[c] for c in codes & set(_CLOCK)) + 1
-
-
-def _text(expr: Expr) -> str:
-    return expr.text or "" if isinstance(expr, Lit) else ""

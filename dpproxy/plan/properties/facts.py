@@ -12,11 +12,10 @@ import datetime as dt
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpproxy.plan.properties import function_bounds
-from dpproxy.plan.properties.interval_fields import INTERVAL_PARTS, MICROSECOND, interval_part, lasting, times_unit
-from dpproxy.plan.properties.operation_bounds import ONE, RULES
+from dpproxy.plan.operations.bounds import ONE, coarsest
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Nulls, Operation
 from dpproxy.plan.properties.text_length import longest_text
-from dpproxy.plan.properties.time_bounds import truncated, years
 from dpproxy.sql.types import INTEGERS
 from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import (
@@ -96,10 +95,8 @@ def _found(expr: Expr) -> Facts:
             return _cast(expr, facts(arg))
         case Case():
             return _case(expr)
-        case Call(op="coalesce" | "least" | "greatest" as op, args=args):
-            return _call(op, expr.type, [as_type(expr.type, a) for a in args], args)
-        case Call(op=op, args=args):
-            return _call(op, expr.type, [facts(a) for a in args], args)
+        case Call():
+            return _call(expr)
         case InQuery(own=True):
             return Facts(constant=False, span=SPANS["bool"])
         case InQuery() | Exists():
@@ -215,7 +212,7 @@ def _case(expr: Case) -> Facts:
     return Facts(
         iv.hull([r.bound for r in valued]) if valued else OPEN,
         iv.hull([r.span for r in results]),
-        _coarsest([r.grid for r in valued]),
+        coarsest([r.grid for r in valued]),
         _taint([*results, *tests]),
         all(f.constant for f in [*results, *tests]),
     )
@@ -225,73 +222,52 @@ def _is_null(expr: Expr | None) -> bool:
     return expr is None or (isinstance(expr, Lit) and expr.text is None)
 
 
-def _coarsest(grids: list[Fraction | None]) -> Fraction | None:
-    """A grid all values are on: powers of ten divide each other, so the smallest one."""
-    known = [g for g in grids if g is not None]
-    if len(known) < len(grids) or not known:
-        return None
-    smallest = min(known)
-    return smallest if all((g / smallest).denominator == 1 for g in known) else None
+@dataclass(frozen=True)
+class _Operand:
+    """An operand, as rules of the catalogue look at it (`plan.operations.operation.Operand`)."""
+
+    expr: Expr
+    known: Facts
+
+    @property
+    def bound(self) -> Interval:
+        return self.known.bound
+
+    @property
+    def span(self) -> Interval:
+        return self.known.span
+
+    @property
+    def grid(self) -> Fraction | None:
+        return self.known.grid
+
+    @property
+    def longest(self) -> int | None:
+        return longest_text(self.expr)
+
+    @property
+    def made_by(self) -> Operation | None:
+        return operation(self.expr.op) if isinstance(self.expr, Call) else None
+
+    @property
+    def operands(self) -> list[_Operand]:
+        return [_Operand(e, facts(e)) for e in children(self.expr)]
 
 
-_WHOLE = {
-    "int/",
-    "floor",
-    "ceil",
-    "sign",
-    "length",
-    "strpos",
-    "year",
-    "month",
-    "day",
-    "quarter",
-    "dow",
-    "isodow",
-    "doy",
-}
-_WHOLE |= {"week", "hour", "minute", "date_add", "date_sub", "date_diff", "make_date"}
-_TIMES = ("date", "timestamp", "timestamptz", "interval")
-
-
-def _call(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Facts:
-    rule = RULES.get(op)
-    if op in ("least", "greatest"):
+def _call(call: Call) -> Facts:
+    row, type_ = operation(call.op), call.type
+    parts = [as_type(type_, a) if row.chooses and row.nulls is Nulls.ALL else facts(a) for a in call.args]
+    if row.passes_null:
         parts = list(map(_no_constant, parts))
-    bound = rule([p.bound for p in parts]) if rule else OPEN
-    span = rule([p.span for p in parts]) if rule else OPEN
-    if op in ("ln", "log") and rule:
-        bound = rule([function_bounds.positive(parts[0].bound, parts[0].grid)])
-    if op == "/":
-        bound = function_bounds.quotient(parts[0].bound, parts[1].bound, parts[1].grid)
-    if op == "year" and parts[0].bound.closed and args[0].type != "interval":
-        bound = years(parts[0].bound, args[0].type)
-    if op == "epoch" and args[0].type == "date":
-        bound = iv.multiply(parts[0].bound, Interval(Fraction(86400), Fraction(86400)))
-    if op == "epoch" and isinstance(args[0], Ref) and args[0].column.lasts.closed:
-        bound = lasting(args[0].column.lasts)
-    if op == "trunc_time":
-        bound = truncated(bound, str(getattr(args[0], "text", "")))
-    if op == "date_bin" and bound.lo is not None and isinstance(args[0], Lit):
-        _, days, micros = (int(x) for x in (args[0].text or "0 0 0").split())
-        bound = Interval(bound.lo - days * 86400 - Fraction(micros, 10**6), bound.hi)
-    if op == "interval_times":
-        bound = times_unit(parts[0].bound, args[1], "epoch")
-    if op in INTERVAL_PARTS and args[0].type == "interval":
-        number = facts(args[0].args[0]).bound if isinstance(args[0], Call) and args[0].op == "interval_times" else OPEN
-        bound, span = interval_part(op, args[0], parts[0].bound, parts[0].grid is not None, number)
-    if op in _LENGTHS_OF and (longest := longest_text(args[0])) is not None:
-        bound = Interval(Fraction(0), Fraction(longest * _LENGTHS_OF[op]))
-    if op in ("round", "trunc") and len(args) > 1:
-        bound, span = (iv.outward(parts[0].bound, _digits(args)), iv.outward(parts[0].span, _digits(args)))
-    if op == "nullif":
-        bound, span = parts[0].bound, parts[0].span
-    if op in ("=", "<>", "<", "<=", ">", ">=", "and", "or", "not") or type_ == "bool":
+    operands = [_Operand(arg, part) for arg, part in zip(call.args, parts, strict=True)]
+    bound, span = row.values(operands)
+    if type_ == "bool":
         bound = span = SPANS["bool"]
-    if type_ in INTEGERS and not rule:
+    elif type_ in INTEGERS and row.bound is None:
         span = SPANS["int8"]
-    grid = _call_grid(op, type_, parts, args)
-    nullable = op not in ("is_null", "is_not_null", "is_distinct", "is_not_distinct")
-    return Facts(bound, span, grid, _taint(parts), all(p.constant for p in parts), nullable)
+    grid = ONE if type_ in INTEGERS else row.grid(operands) if row.grid is not None else None
+    constant = all(p.constant for p in parts)
+    return Facts(bound, span, grid, _taint(parts), constant, row.nulls is not Nulls.NEVER)
 
 
 def _no_constant(part: Facts) -> Facts:
@@ -299,32 +275,6 @@ def _no_constant(part: Facts) -> Facts:
     if not part.nullable or part.bound.lo is None or part.bound.lo != part.bound.hi:
         return part
     return replace(part, bound=Interval(part.bound.lo - 1, part.bound.lo + 1))
-
-
-_LENGTHS_OF = {"length": 1, "strpos": 1, "octet_length": 4}
-"""Functions bounded by the characters of their text, and how often."""
-
-
-def _call_grid(op: str, type_: str, parts: list[Facts], args: tuple[Expr, ...]) -> Fraction | None:
-    if op in _WHOLE or type_ in INTEGERS:
-        return ONE
-    if op == "ts_diff":
-        return MICROSECOND
-    if op in ("+", "-", "least", "greatest", "coalesce"):
-        return _coarsest([p.grid for p in parts])
-    if op == "*":
-        a, b = parts[0].grid, parts[1].grid
-        return a * b if a is not None and b is not None else None
-    if op in ("neg", "abs", "nullif"):
-        return parts[0].grid
-    if op in ("round", "trunc"):
-        return Fraction(10) ** -_digits(args)
-    return None
-
-
-def _digits(args: tuple[Expr, ...]) -> int:
-    """The places that ROUND and TRUNC keep."""
-    return int(args[1].text or 0) if len(args) > 1 and isinstance(args[1], Lit) else 0
 
 
 def _window(win: Win, parts: list[Facts]) -> Facts:

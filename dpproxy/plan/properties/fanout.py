@@ -14,8 +14,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from math import prod
 
+from dpproxy.plan.operations.interval_texts import interval_text
 from dpproxy.plan.properties import rows_per_value
-from dpproxy.plan.properties.interval_fields import interval_text
 from dpproxy.plan.refusals import unsupported
 from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, has_subquery, references
 from dpproxy.tree.relation import Beside, ContributionLimits, Rows, RowsPerValue, Values

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Nulls, Test
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_origins import clipped, expanded, local_days, on_clock
@@ -44,8 +46,6 @@ MAX_CELLS = 200_000  # groups of an answer that is returned whole, empty ones in
 MAX_INPUTS = 2_000_000  # declared values an engine enumerates to find the groups there can be: well under a second
 MAX_WHOLE = 1_000  # values of a computed key beyond which most groups would be empty
 MAX_BESIDE_TABLE = 1_000  # declared values beside the keys of a public table, whose size the plan does not know
-_DAY_PARTS = {"year", "month", "day", "quarter", "dow", "isodow", "doy", "week", "isoyear"}
-_DAY_UNITS = {"day", "week", "month", "quarter", "year", "decade", "century", "millennium"}
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,6 @@ def _on_local_days(key: Expr, clocks: dict[Expr, Column], conditions: Sequence[E
     return rebuilt(key, lambda e: _on_local_days(e, clocks, conditions))
 
 
-_WHOLE = {"floor", "ceil", "round", "trunc", "int/", "%", "bucket_numeric", "bucket_float"}
-"""Operations whose results, when they are on the grid of whole numbers, are all whole numbers of their bound."""
-_FIELDS = {"month", "day", "quarter", "dow", "isodow", "doy", "week", "hour", "minute", "year"}
-"""Fields of instants and intervals: all whole numbers of their bound, too."""
-
-
 def _by_known_values(key: Expr, known: dict[Expr, Column], scans: dict[int, Scan | Public]) -> Expr:
     """The key with each FLOOR(amount / 100), CASE of constants and their like, over columns without usable declared values,
     replaced by a column of the few values it can have: what is computed from it then has a domain. `known`: those replaced
@@ -156,7 +150,7 @@ def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> C
     if expr.type == "bool" and not isinstance(expr, Ref):
         nulls = (None,) if _may_be_null(expr) else ()
         return Column(number, "test", "bool", nullable=bool(nulls), domain=ValuesDomain(("true", "false", *nulls)))
-    whole = isinstance(expr, Call) and expr.op in _WHOLE | _FIELDS
+    whole = isinstance(expr, Call) and operation(expr.op).dense
     if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
         return None
     bound, grid = facts(expr).bound, facts(expr).grid
@@ -169,11 +163,6 @@ def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> C
     return Column(number, "whole", "int8", bound, grid, nullable=_may_be_null(expr), domain=domain, undeclared=True)
 
 
-_TOTAL = _WHOLE | {"+", "-", "*", "/", "neg", "abs", "least", "greatest"}
-_TOTAL |= {"=", "<>", "<", "<=", ">", ">=", "and", "or", "not"}
-_NEVER_NULL = {"is_null", "is_not_null", "is_distinct", "is_not_distinct", "is_true", "is_not_true", "is_false", "is_not_false"}
-
-
 def _may_be_null(expr: Expr, declared: bool = False) -> bool:
     """Whether the value may be NULL; where it is `declared`, whether NULL is declared of it: not where it could only come from
     a column with a declared range, whose NULLs the policy has not declared."""
@@ -183,18 +172,26 @@ def _may_be_null(expr: Expr, declared: bool = False) -> bool:
             return column.nullable and not undeclared
         case Lit(text=text):
             return text is None
-        case Call(op=op) if op in _NEVER_NULL:
-            return False
-        case Call(op="coalesce", args=args):
-            return all(_may_be_null(a, declared) for a in args)
-        case Call(op=op, args=args) if op in _TOTAL:
-            divisors = args[1:] if op in ("/", "int/", "%") else ()
-            zero = any(not isinstance(d, Lit) or d.text in (None, "0") for d in divisors)
-            return zero or any(_may_be_null(a, declared) for a in args)
+        case Call(op=op, args=args):
+            return _call_may_be_null(operation(op).nulls, args, declared)
         case InList(arg=arg, items=items):
             return any(_may_be_null(e, declared) for e in (arg, *items))
         case _:
             return True
+
+
+def _call_may_be_null(nulls: Nulls, args: Sequence[Expr], declared: bool) -> bool:
+    match nulls:
+        case Nulls.NEVER:
+            return False
+        case Nulls.ALL:
+            return all(_may_be_null(a, declared) for a in args)
+        case Nulls.DIVISOR if any(not isinstance(d, Lit) or d.text in (None, "0") for d in args[1:]):
+            return True
+        case Nulls.OTHERS:
+            return True
+        case _:
+            return any(_may_be_null(a, declared) for a in args)
 
 
 def _usable(key: Expr, column: Column, scans: dict[int, Scan | Public]) -> bool:
@@ -226,16 +223,8 @@ def _granularity(expr: Expr, column: Column) -> str | None:
         return None if expr.column == column else "day"
     if column not in references(expr):
         return "day"
-    if isinstance(expr, Call) and expr.op == "strftime" and _plain(expr.args[0], column):
-        return _printed_step(_text(expr.args[1]))
-    if isinstance(expr, Call) and expr.op == "date_bin" and _plain(expr.args[1], column):
-        return _bin_step(_text(expr.args[0]), _text(expr.args[2]))
-    if isinstance(expr, Call):
-        inner = expr.args[-1]
-        if expr.op in _DAY_PARTS or (expr.op == "trunc_time" and _unit(expr) in _DAY_UNITS):
-            return "day" if _plain(inner, column) else _granularity(inner, column)
-        if (expr.op == "hour" or (expr.op == "trunc_time" and _unit(expr) == "hour")) and _plain(inner, column):
-            return "hour"
+    if isinstance(expr, Call) and (step := _step(expr, column)) is not None:
+        return step
     if isinstance(expr, Cast) and expr.type == "date" and _plain(expr.arg, column):
         return "day"
     steps = [_granularity(child, column) for child in children(expr)]
@@ -244,33 +233,16 @@ def _granularity(expr: Expr, column: Column) -> str | None:
     return "hour" if "hour" in steps else "day"
 
 
-def _text(expr: Expr) -> str:
-    return expr.text or "" if isinstance(expr, Lit) else ""
-
-
-def _printed_step(pattern: str) -> str | None:
-    """The step a format of strftime looks at."""
-    return None if "%M" in pattern or "%S" in pattern else "hour" if "%H" in pattern else "day"
-
-
-def _bin_step(stride: str, origin: str) -> str | None:
-    """Bins of whole days that begin at midnight, or of whole hours at a full hour, hold their days, or hours, whole."""
-    micros = int(stride.split()[2])
-    clock = origin[11:] or "00:00:00"
-    if micros == 0 and clock == "00:00:00":
-        return "day"
-    return "hour" if micros % 3_600_000_000 == 0 and clock.endswith(":00:00") else None
+def _step(call: Call, column: Column) -> str | None:
+    """What an operation on the instant itself looks at."""
+    row = operation(call.op)
+    return row.step(call.args) if row.step is not None and _plain(call.args[row.moment], column) else None
 
 
 def _plain(expr: Expr, column: Column) -> bool:
     while isinstance(expr, Cast) and expr.type in ("timestamp", "timestamptz", "date"):
         expr = expr.arg
     return isinstance(expr, Ref) and expr.column == column
-
-
-def _unit(expr: Call) -> str:
-    unit = expr.args[0]
-    return unit.text or "" if isinstance(unit, Lit) else ""
 
 
 def _parts(keys: Sequence[Expr], rows: Rows, scans: dict[int, Scan | Public]) -> list[Part]:
@@ -340,13 +312,13 @@ def _condition_fits(condition: Expr, column: Column) -> bool:
 
 def _comparison_with_constant(condition: Expr) -> tuple[str, Expr, Expr] | None:
     """(operator, instant, constant) of `column < constant` and its like, the column on the left."""
-    if not (isinstance(condition, Call) and condition.op in _FLIPPED and len(condition.args) == 2):
+    if not (isinstance(condition, Call) and operation(condition.op).test is Test.ORDER and len(condition.args) == 2):
         return None
     a, b = condition.args
     if isinstance(a, Ref) and _constant(b):
         return condition.op, a, b
     if isinstance(b, Ref) and _constant(a):
-        return _FLIPPED[condition.op], b, a
+        return operation(condition.op).mirrored, b, a
     return None
 
 
@@ -356,9 +328,6 @@ def _constant(expr: Expr) -> bool:
 
 
 _CONSTANT = (Lit, Hole, Call, Cast, Case)
-
-
-_FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def on_days(condition: Expr) -> Expr:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Test
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import Call, Column, Expr, InList, Lit, Ref
 from dpproxy.tree.interval import OPEN, Interval
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
 def narrowed_bound(expr: Expr, conditions: Sequence[Expr]) -> Interval:
@@ -27,14 +27,18 @@ def narrowed_bound(expr: Expr, conditions: Sequence[Expr]) -> Interval:
 
 def _said(expr: Expr, condition: Expr) -> Interval:
     match condition:
-        case Call(op=op, args=(left, right)) if op in _MIRRORED:
+        case Call(op=op, args=(left, right)) if _compares(op):
             if left == expr:
                 return _side(op, right, expr.type)
-            return _side(_MIRRORED[op], left, expr.type) if right == expr else OPEN
+            return _side(operation(op).mirrored, left, expr.type) if right == expr else OPEN
         case InList(arg=arg, items=items, negated=False) if arg == expr and items:
             return iv.hull([_side("=", item, expr.type) for item in items])
         case _:
             return OPEN
+
+
+def _compares(op: str) -> bool:
+    return op == "=" or operation(op).test is Test.ORDER
 
 
 _KIND = {"date": "days", "timestamp": "seconds", "timestamptz": "seconds", "interval": "interval"}
@@ -64,7 +68,7 @@ def narrowed_column(column: Column, expr: Expr, conditions: Sequence[Expr]) -> C
 def compared_columns(condition: Expr) -> list[int]:
     """Return the columns that a condition compares as they are."""
     match condition:
-        case Call(op=op, args=args) if op in _MIRRORED:
+        case Call(op=op, args=args) if _compares(op):
             return [arg.column.id for arg in args if isinstance(arg, Ref)]
         case InList(arg=Ref(column=column)):
             return [column.id]

@@ -7,11 +7,9 @@ when those rows add nothing to it: when its argument is NULL, or its FILTER not 
 
 from __future__ import annotations
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Nulls
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, InList, Lit, Ref
-
-LENIENT = {"and", "or", "coalesce", "least", "greatest", "is_null", "is_not_null", "is_true", "is_not_true", "is_false",
-            "is_not_false", "is_distinct", "is_not_distinct"}  # fmt: skip
-"""Operations that can make something of NULL; all others yield NULL when an argument is."""
 
 
 def ignores_padding(agg: Agg, kept: frozenset[int]) -> bool:
@@ -36,9 +34,10 @@ def _vanishes(expr: Expr, kept: frozenset[int]) -> bool:
             results = all(not_true(test, kept) or _vanishes(result, kept) for test, result in whens)
             return results and (default is None or _vanishes(default, kept))
         case Call(op=op, args=args):
-            if op in ("and", "or", "coalesce", "least", "greatest"):
+            nulls = operation(op).nulls
+            if nulls in (Nulls.LOGIC, Nulls.ALL):
                 return all(_vanishes(a, kept) for a in args)
-            return op not in LENIENT and any(_vanishes(a, kept) for a in args)
+            return not nulls.lenient and any(_vanishes(a, kept) for a in args)
         case _:
             return False
 

@@ -19,8 +19,9 @@ from datetime import date, timedelta
 from fractions import Fraction
 from itertools import product
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Test
 from dpproxy.plan.properties.facts import SPANS, facts, literal_number
-from dpproxy.plan.properties.null_padding import LENIENT
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.tree.expr import (
     FALSE,
@@ -44,10 +45,6 @@ from dpproxy.tree.expr import (
 from dpproxy.tree.measured import Strays, Text
 
 MAX_TOGETHER = 4  # tests of one column whose results are tried in all combinations: 3**4; of more, each by itself
-_ORDER = {"<", "<=", ">", ">="}
-_EQUAL = {"=", "<>", "is_distinct", "is_not_distinct"}
-_OF_NULL = {"is_null", "is_not_null"}
-_LOGIC = {"and", "or", "not", "is_true", "is_not_true", "is_false", "is_not_false"}
 _RESULTS = ("true", "false", None)
 
 
@@ -94,7 +91,7 @@ def _surely_carried(expr: Expr, column: int) -> bool:
             return found.id == column
         case Cast(arg=arg):
             return _surely_carried(arg, column)
-        case Call(op=op, args=args) if expr.type != "bool" and op not in LENIENT:
+        case Call(op=op, args=args) if expr.type != "bool" and not operation(op).nulls.lenient:
             return any(_surely_carried(arg, column) for arg in args)
         case _:
             return False
@@ -118,7 +115,7 @@ class _Rewriting:
         """The key, whose tests have any result for stray values that they say nothing of."""
         if expr.type != "bool" or not isinstance(expr, Call | InList):
             return rebuilt(expr, self.key)
-        if isinstance(expr, Call) and expr.op in _LOGIC:
+        if isinstance(expr, Call) and operation(expr.op).test is Test.LOGIC:
             return rebuilt(expr, self.key)
         inexact = self._inexact(expr)
         if not inexact:
@@ -149,7 +146,7 @@ class _Rewriting:
         if isinstance(expr, Case):
             return self._of_case(expr)
         parts = [(e, found) for e in children(expr) if (found := self.carried(e)) is not None]
-        lenient = isinstance(expr, Call) and expr.op in LENIENT
+        lenient = isinstance(expr, Call) and operation(expr.op).nulls.lenient
         return _any([_not_null(e, found) if lenient else found for e, found in parts]) if parts else None
 
     def _of_case(self, expr: Case) -> Expr | None:
@@ -181,10 +178,11 @@ def _clear(expr: Expr, column: Column) -> bool:
 def _constants(test: Expr, column: Column) -> list[Lit] | None:
     """The constants a test compares a column with; None when it does something else with it."""
     match test:
-        case Call(op=op, args=(Ref(column=found),)) if op in _OF_NULL and found.id == column.id:
+        case Call(op=op, args=(Ref(column=found),)) if operation(op).test is Test.NULL and found.id == column.id:
             return []
         case Call(op=op, args=(Ref(column=found), Lit() as constant) | (Lit() as constant, Ref(column=found))):
-            compared = op in _EQUAL or (op in _ORDER and _ordered(column.type))
+            asked = operation(op).test
+            compared = asked is Test.EQUAL or (asked is Test.ORDER and _ordered(column.type))
             return [constant] if found.id == column.id and compared and _comparable(column.type, constant) else None
         case InList(arg=Ref(column=found), items=items) if found.id == column.id:
             known = [i for i in items if isinstance(i, Lit) and _comparable(column.type, i)]

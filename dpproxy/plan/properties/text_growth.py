@@ -7,62 +7,37 @@ replaced in or repeated. Every text that a function, CASE or coalesce makes coun
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.lengths import MOST
+from dpproxy.plan.operations.operation import constant
 from dpproxy.sql.types import TEXTS
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Hole, InList, Lit, Ref, Win, children
 
 CUTS = (1_000_000, 100_000, 10_000, 2_000, 1_000, 500, 250, 100)
 """Characters at which columns are cut where longer texts are made of them: the first that suffices."""
 
-GROWING = frozenset({"concat", "concat_ws", "replace", "repeat", "regexp_replace"})
-TREE = GROWING | {"coalesce"}
-"""What is looked into for leaves to cut."""
 USUAL = 64  # characters of a text whose length nothing tells, where it is not cut
 PARAMETER = 10_000  # characters of a text that a client or the facade gives when the statement runs
-PADDED = 1_000  # what lpad and rpad make at most
-MATCHING = {"regex", "iregex", "regexp_count", "regexp_extract", "regexp_replace", "like", "ilike"}
 BYTES = 4  # of a character at most
-MOST = 10**12
-_SAME = {"lower", "upper", "initcap", "trim", "btrim", "ltrim", "rtrim", "reverse", "substring_from", "split_part", "translate"}
-_FIRST = {"regexp_extract", "nullif"}
-_UP_TO = {"left": 1, "right": 1, "substring": 2}
-_FORMATS = {"strftime", "to_char"}
-_FIELDS = {"Y": 7, "G": 7, "B": 9, "A": 9, "f": 6, "j": 3, "b": 3, "a": 3, "-": 3, **dict.fromkeys("ymdHIMSpuVWU%", 2)}
-"""Characters that a field of a format prints at most: a month's name has nine, a year six digits and a sign."""
-_CHOOSING = {"coalesce", "nullif", "least", "greatest"}
-
 Lengths = Mapping[int, int]
 """Of columns, by id."""
 
 
-def grown(expr: Call, sizes: Sequence[int]) -> int:
-    """Return the longest value of an operation of `GROWING` whose arguments are that long."""
-    match expr.op:
-        case "concat":
-            found = sum(sizes)
-        case "concat_ws":
-            found = sum(sizes[1:]) + sizes[0] * len(sizes)
-        case "repeat":
-            found = sizes[0] * int(constant(expr.args[1]))
-        case "regexp_replace":  # every character, and the ends, may become the replacement
-            found = (sizes[0] + 1) * (len(constant(expr.args[2])) + 1)
-        case "replace":
-            found = sizes[0] * max(sizes[2], 1)
-        case _:
-            raise ValueError(expr.op)
-    return min(found, MOST)
-
-
-def constant(expr: Expr) -> str:
-    """Return the text of a constant, empty for anything else."""
-    return (expr.text or "") if isinstance(expr, Lit) else ""
-
-
 def leaf(expr: Expr) -> bool:
     """Tell whether a part of a growing text is cut."""
-    return not (isinstance(expr, Lit) or (isinstance(expr, Call) and expr.op in TREE))
+    return not (isinstance(expr, Lit) or grows(expr) or _is_first_of(expr))
+
+
+def grows(expr: Expr) -> bool:
+    """Tell whether it is an operation that makes longer texts of shorter ones."""
+    return isinstance(expr, Call) and operation(expr.op).grows
+
+
+def _is_first_of(expr: Expr) -> bool:
+    """Whether it is the first operand that is not NULL: what is looked into for leaves to cut."""
+    return isinstance(expr, Call) and expr.op == "coalesce"
 
 
 def length(expr: Expr, lengths: Lengths, cut: int) -> int:
@@ -113,30 +88,14 @@ class _Sizes:
         return USUAL
 
     def _of_call(self, expr: Call) -> int:
-        op, args = expr.op, expr.args
-        if op in GROWING:
-            return grown(expr, [self._part(a) for a in args])
-        if op in ("lpad", "rpad"):
-            number = constant(args[1])
-            return min(int(number), PADDED) if number.isdigit() else PADDED
-        if op == "md5":
-            return 32
-        if op in _SAME or op in _FIRST:
-            return self.length(args[0])
-        if op in _UP_TO:
-            number = constant(args[_UP_TO[op]])
-            return min(self.length(args[0]), int(number)) if number.isdigit() else self.length(args[0])
-        if op in _FORMATS:
-            return max((_printed(constant(a)) for a in args), default=USUAL)
-        return (
-            max((self.length(a) for a in args), default=USUAL)
-            if op in ("least", "greatest")
-            else sum(map(self.length, args)) + USUAL
-        )
+        row, args = operation(expr.op), expr.args
+        if row.length is not None:
+            return row.length([self._part(a) if row.grows else self.length(a) for a in args], args)
+        return sum(map(self.length, args)) + USUAL
 
     def _part(self, expr: Expr) -> int:
         """Of an argument of a growing operation, as `engines.text_cuts` writes it."""
-        if isinstance(expr, Call) and expr.op == "coalesce":
+        if isinstance(expr, Call) and _is_first_of(expr):
             return max(map(self._part, expr.args))
         return min(self._cut, _sure(expr)) if leaf(expr) else self.length(expr)
 
@@ -149,8 +108,8 @@ class _Sizes:
     def built(self, expr: Expr) -> int:
         if id(expr) not in self._built:
             below, own = self._built_below(expr), 0
-            if expr.type in TEXTS and isinstance(expr, Call) and expr.op not in _CHOOSING:
-                own = self.length(expr) * (1 if expr.op in _FORMATS else BYTES)
+            if expr.type in TEXTS and isinstance(expr, Call) and not operation(expr.op).chooses:
+                own = self.length(expr) * (1 if operation(expr.op).prints else BYTES)
             elif isinstance(expr, Cast) and expr.type in TEXTS and expr.arg.type not in (*TEXTS, "unknown"):
                 own = self.length(expr)
             self._built[id(expr)] = min(below + own, MOST)
@@ -166,29 +125,17 @@ class _Sizes:
     def _own(self, expr: Expr) -> int:
         """Of its own value where it is a text that is not there anyway; of a pattern, one for each character looked at."""
         searched = 0
-        if isinstance(expr, Call) and expr.op in MATCHING:
-            text = self._part(expr.args[0]) if expr.op in GROWING else self.length(expr.args[0])
+        if isinstance(expr, Call) and operation(expr.op).matches:
+            text = self._part(expr.args[0]) if grows(expr) else self.length(expr.args[0])
             searched = text * (1 + len(constant(expr.args[1])) // 8)
         copied = isinstance(expr, Call | Case | Cast | Agg | Win) and expr.type in TEXTS
         return searched + (BYTES * self.length(expr) if copied else 0)
 
 
-def _printed(form: str) -> int:
-    """The longest text that a format of strftime prints."""
-    codes = re.findall("%.", form, re.DOTALL)
-    return len(form) - 2 * len(codes) + sum(_FIELDS.get(code[1], USUAL) for code in codes)
-
-
 def _sure(expr: Expr) -> int:
     """The longest value of an expression by its form alone, whatever columns hold."""
-    if not isinstance(expr, Call):
-        return MOST
-    if expr.op == "md5":
-        return 32
-    if expr.op == "strftime":
-        return _printed(constant(expr.args[1])) or MOST
-    number = constant(expr.args[_UP_TO[expr.op]]) if expr.op in _UP_TO else ""
-    return int(number) if number.isdigit() else MOST
+    rule = operation(expr.op).length if isinstance(expr, Call) else None
+    return min(rule([MOST] * len(expr.args), expr.args), MOST) if rule is not None and isinstance(expr, Call) else MOST
 
 
 def _joined(expr: Expr) -> Sequence[Expr]:

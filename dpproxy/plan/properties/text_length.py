@@ -8,14 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.lengths import MOST
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, Ref
-
-_SAME = {"lower", "upper", "trim", "btrim", "ltrim", "rtrim", "reverse", "substring_from", "split_part", "initcap", "translate"}
-"""No longer than their first argument."""
-_ONE_OF = {"coalesce", "least", "greatest"}
-_UP_TO = {"left": 1, "right": 1, "substring": 2}
-"""No longer than the number at this place, nor than their first argument."""
-_FIXED = {"md5": 32}
 
 
 def longest_text(expr: Expr) -> int | None:
@@ -29,21 +24,9 @@ def longest_text(expr: Expr) -> int | None:
             return min([n for n in (longest_text(arg), *expr.length[:1]) if n is not None], default=None)
         case Case(whens=whens, default=default):
             return _largest([*(value for _, value in whens), *([default] if default is not None else [])])
-        case Call(op="concat", args=args):
-            parts = [longest_text(a) for a in args]
-            return None if None in parts else sum(n or 0 for n in parts)
-        case Call(op=op, args=args) if op in _ONE_OF:
-            return _largest(args)
-        case Call(op=op, args=args) if op in _SAME or op == "nullif":
-            return longest_text(args[0])
-        case Call(op=op, args=args) if op in _UP_TO:
-            number = args[_UP_TO[op]]
-            known = [longest_text(args[0])]
-            if isinstance(number, Lit) and (number.text or "").isdigit():
-                known.append(int(number.text or 0))
-            return min([n for n in known if n is not None], default=None)
-        case Call(op=op):
-            return _FIXED.get(op)
+        case Call(op=op, args=args) if (rule := operation(op).length) is not None:
+            sizes = [MOST if n is None else n for n in map(longest_text, args)]
+            return found if (found := rule(sizes, args)) < MOST else None
     return None
 
 

@@ -145,5 +145,5 @@ def test_longer_texts_are_cut_shorter(shop_catalog: Catalog) -> None:
     one = cut("SELECT count(DISTINCT concat(name, coupon)) FROM customers JOIN orders USING (customer_id)")
     many = cut("SELECT " + ", ".join(f"count(DISTINCT concat(name, '{i}', coupon))" for i in range(8))
                + " FROM customers JOIN orders USING (customer_id)")  # fmt: skip
-    often = cut(f"SELECT count(DISTINCT concat(name, region)) FROM customers JOIN {YEARS} d ON signup <= d")
+    often = cut(f"SELECT count(DISTINCT concat(name, region, name)) FROM customers JOIN {YEARS} d ON signup <= d")
     assert only > one > many == often == text_growth.CUTS[-1], "of people who have one row longer ones"

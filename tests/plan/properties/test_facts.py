@@ -9,6 +9,7 @@ to the allow-list, or a rule to the intervals, without an expression here fails 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,11 +21,11 @@ import typed_expressions as total
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.registry import FUNCTIONS
-from dpproxy.plan.functions.scalars import TRUNC_UNITS
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiler
+from dpproxy.plan.operations.catalogue import CATALOGUE
+from dpproxy.plan.operations.units import CUT
 from dpproxy.plan.outer import registry
-from dpproxy.plan.properties import operation_bounds
 from dpproxy.plan.properties.facts import facts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.types import FLOATS, INTEGERS
@@ -73,8 +74,8 @@ def more() -> Iterator[str]:
     yield from (f"extract({u} from c.signup::timestamp - o.ts)" for u in ("day", "hour", "minute", "epoch"))
     yield from (f"extract({u} from o.ts)" for u in sorted(EXTRACTED))
     yield from (f"date_part('{u}', o.due)" for u in sorted(EXTRACTED))
-    yield from (f"date_trunc('{u}', {d})" for u in sorted(TRUNC_UNITS) for d in ("o.ts", "o.due"))
-    yield from (f"extract(epoch from date_trunc('{u}', o.ts))" for u in sorted(TRUNC_UNITS))
+    yield from (f"date_trunc('{u}', {d})" for u in sorted(CUT) for d in ("o.ts", "o.due"))
+    yield from (f"extract(epoch from date_trunc('{u}', o.ts))" for u in sorted(CUT))
     yield from ("o.due - c.signup", "o.due - 30", "o.due + o.qty", "date(o.ts) - o.due", "length(o.note)", "strpos(o.note, 'a')")
     yield from ("o.ts + interval '3 months'", "o.due + interval '1 day'", "o.ts - interval '1 year'", "c.vip::int", "NOT c.vip")
     yield from (
@@ -291,7 +292,7 @@ def test_a_wrong_rule_is_found(shop_catalog: Catalog, monkeypatch: pytest.Monkey
     asked = {"abs": "abs(-c.score - 50)", "*": "c.score * c.score", "ceil": "ceil(o.qty / 19.5)", "-": "c.score - o.qty"}
     connection = shop(1, trouble=False)
     for op, sql in asked.items():
-        monkeypatch.setitem(operation_bounds.RULES, op, wrong[op])
+        monkeypatch.setitem(CATALOGUE, op, replace(CATALOGUE[op], bound=wrong[op]))
         found = bound(f"count(DISTINCT {sql})", shop_catalog)
         assert found is not None
         ((least, most, _, _),) = extents([found], connection, False)
@@ -303,12 +304,12 @@ def test_every_allowed_function_is_here() -> None:
     texts = " ".join(EXPRESSIONS)
     assert [name for name in FUNCTIONS if f"{name}(" not in texts] == []
     assert [unit for unit in EXTRACTED if f"extract({unit} from" not in texts] == []
-    assert [unit for unit in TRUNC_UNITS if f"date_trunc('{unit}'" not in texts] == []
+    assert [unit for unit in CUT if f"date_trunc('{unit}'" not in texts] == []
 
 
 def test_every_rule_of_intervals_is_used_here(every: dict[str, Bound]) -> None:
     used = {e.op for b in every.values() for e in walk(b.expr) if isinstance(e, Call)}
-    assert sorted(set(operation_bounds.RULES) - used) == []
+    assert sorted({row.name for row in CATALOGUE.values() if row.bound is not None} - used) == []
 
 
 def test_a_column_of_one_value_that_may_be_null_is_no_constant_to_least() -> None:

@@ -7,9 +7,8 @@ against data: all values that columns can hold, declared or not, in one unit's r
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
-from math import prod
+from dataclasses import replace
 
 import key_grammar
 import pytest
@@ -17,6 +16,9 @@ from each_engine import ENGINES, Engine
 from key_harness import Cover
 
 from dpproxy.engines.postgres_times import _FORMATS
+from dpproxy.plan.operations import fields
+from dpproxy.plan.operations.catalogue import CATALOGUE
+from dpproxy.plan.operations.operation import Operation
 from dpproxy.plan.properties import cardinality, key_domains
 from dpproxy.policy.catalog import Catalog
 from dpproxy.tree.expr import Call, Cast, Column, Expr, Lit, Ref, SeriesDomain, children
@@ -74,14 +76,15 @@ def test_codes_without_a_count() -> None:
 
 # --- planted bugs: what was wrong once, or nearly so, put back
 
-Replaced = tuple[object, str, Callable[..., object]]
+Replaced = tuple[object, str, object]
+"""A file and a name in it, or the catalogue and an operation; what takes its place."""
 
 
-def _old_printed(key: Call) -> int | None:
-    """Without NULL."""
-    codes = set(re.findall("%.", str(getattr(key.args[1], "text", ""))))
-    known = {**cardinality._CLOCK, **cardinality._CALENDAR}
-    return prod(known.get(c, 60) for c in codes) if "%Y" not in codes else None
+def _without_null(row: Operation) -> Operation:
+    """The row of which one value less is counted: NULL."""
+    rule = row.count
+    assert rule is not None
+    return replace(row, count=lambda *given: None if (found := rule(*given)) is None else found - 1)
 
 
 def _one_step_is_enough(expr: Expr, column: Column) -> str | None:
@@ -104,13 +107,13 @@ def _outer(change: int, of: Callable[..., int]) -> Callable[..., int]:
 GRANULARITY, FORM = key_domains._granularity, cardinality._form_outputs
 PLANTED: dict[str, tuple[Replaced, Asked]] = {
     "NULL is not counted among what is printed": (
-        (cardinality, "_printed_outputs", _old_printed), (("to_char(ts, 'DD')",), "", True)),
-    "a bin less": ((cardinality, "_steps", _outer(-1, cardinality._steps)), (("date_bin('10 days', due::timestamp, '2024-01-03')",), "", True)),
+        (CATALOGUE, "strftime", _without_null(CATALOGUE["strftime"])), (("to_char(ts, 'DD')",), "", True)),
+    "a bin less": ((fields, "_steps", _outer(-1, fields._steps)), (("date_bin('10 days', due::timestamp, '2024-01-03')",), "", True)),
     "a whole number less": ((cardinality, "_whole", _outer(-1, cardinality._whole)), (("(qty + 1)",), "", True)),
     "a cast has few values": ((cardinality, "_form_outputs", _casts_have_few), (("qty::text",), "", False)),
     "one step is enough": ((key_domains, "_granularity", _one_step_is_enough), (("concat(to_char(ts, 'Mon'), to_char(ts, 'MI'))",), "", False)),
-    "minutes are hours": ((key_domains, "_printed_step", lambda _: "hour"), (("to_char(ts, 'HH24:MI')",), "", False)),
-    "bins of hours hold them, wherever they begin": ((key_domains, "_bin_step", lambda *_: "hour"), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
+    "minutes are hours": ((CATALOGUE, "strftime", replace(CATALOGUE["strftime"], step=fields.of_hours)), (("to_char(ts, 'HH24:MI')",), "", False)),
+    "bins of hours hold them, wherever they begin": ((CATALOGUE, "date_bin", replace(CATALOGUE["date_bin"], step=fields.of_hours)), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
     "stray values make no groups": ((key_domains, "trial", lambda *_: None), (("CASE WHEN qty > 20 THEN 1 ELSE 0 END",), "", True)),
     "NULL is no test's result": ((key_domains, "_may_be_null", lambda _: False), (("(ts < TIMESTAMP '2024-03-05 10:30')",), "", True)),
 }  # fmt: skip
@@ -120,5 +123,8 @@ PLANTED: dict[str, tuple[Replaced, Asked]] = {
 def test_planted_bugs_are_found(name: str, cover: Cover, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     (where, attribute, planted), asked = PLANTED[name]
     assert cover.problems(*asked, shop_catalog) == []
-    monkeypatch.setattr(where, attribute, planted)
+    if isinstance(where, dict):
+        monkeypatch.setitem(where, attribute, planted)
+    else:
+        monkeypatch.setattr(where, attribute, planted)
     assert cover.problems(*asked, shop_catalog)

@@ -37,7 +37,7 @@ CASES: list[tuple[Expr, int | None, str]] = [
     (text("substring_from", A, lit("2")), 5, "substring(a, 2)"),
     (text("nullif", A, ANY), 5, "nullif(a, 'x')"),
     (text("md5", ANY), 32, "md5(a)"),
-    (text("repeat", A, lit("3")), None, "a"),
+    (text("repeat", A, lit("3")), 15, "a"),
     (Case("text", ((lit("true", "bool"), A), (lit("true", "bool"), word("1234567"))), None), 7, "'1234567'"),
     (Case("text", ((lit("true", "bool"), A),), ANY), None, "a"),
     (Cast("varchar", A, (2,)), 2, "a[:2]"),

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from dpproxy.plan.properties import function_bounds
+from dpproxy.plan.operations import function_bounds
 from dpproxy.tree.interval import OPEN, Interval
 
 ENDS = [Fraction(x) for x in ("-50", "-2", "-1/3", "0", "1/1000", "1/2", "1", "7", "1000", "500000")]

@@ -1,0 +1,1 @@
+"""What each operation is: the catalogue that binding, properties, measurements and engines read."""
