@@ -1,4 +1,4 @@
-"""Writes the pages of the documents that are made from the code, in docs/reference: command line, tables, errors, log, metrics.
+"""Writes what is made from the code: pages of docs/reference, the page of policy keys, and the schema of policies for editors.
 
 usage: scripts/reference
 
@@ -15,16 +15,22 @@ import reference_errors
 import reference_tables
 import reference_telemetry
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
+from dpproxy.policy import reference as policy_reference
+from dpproxy.policy import schema as policy_schema
+
+ROOT = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
-    "catalogue-tables.md": reference_tables.page,
-    "command-line.md": reference_commands.page,
-    "errors.md": reference_errors.page,
-    "log.md": reference_telemetry.log_page,
-    "metrics.md": reference_telemetry.metrics_page,
+    "docs/reference/catalogue-tables.md": reference_tables.page,
+    "docs/reference/command-line.md": reference_commands.page,
+    "docs/reference/errors.md": reference_errors.page,
+    "docs/reference/log.md": reference_telemetry.log_page,
+    "docs/reference/metrics.md": reference_telemetry.metrics_page,
+    "docs/policies/reference.md": policy_reference.text,
+    "dpproxy.schema.json": policy_schema.text,
 }
+"""What writes each file, by its path."""
 
 
 if __name__ == "__main__":
     for name, page in PAGES.items():
-        (FOLDER / name).write_text(page())
+        (ROOT / name).write_text(page())

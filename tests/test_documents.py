@@ -357,7 +357,7 @@ def test_names_in_pages_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", reference.PAGES)
 def test_pages_written_from_the_code_say_what_it_says(page: str) -> None:
-    assert (reference.FOLDER / page).read_text() == reference.PAGES[page](), "run scripts/reference, and look at what it changed"
+    assert (ROOT / page).read_text() == reference.PAGES[page](), "run scripts/reference, and look at what it changed"
 
 
 def test_what_is_foreign_is_not_ours() -> None:

@@ -20,39 +20,37 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
+from dpproxy.policy.key_types import Key, Shape
 from dpproxy.policy.problems import Mark, PolicyError, Problem
 from dpproxy.policy.reader import Reader, kind
-from dpproxy.policy.shapes import Shape
 from dpproxy.policy.tree import Mapping as Entries
 from dpproxy.policy.tree import Node, Scalar, parse
 
 FILE = Shape(
-    "a test file",
-    {
-        "policy": "The policy's file, relative to this one (default: the file of this name without `.test`).",
-        "tests": "Questions, and what the policy must say of them.",
+    title="a test file",
+    keys={
+        "policy": Key("The policy's file, relative to this one (default: the file of this name without `.test`)."),
+        "tests": Key("Questions, and what the policy must say of them.", required=True),
     },
-    ("tests",),
 )
 CASE = Shape(
-    "a test",
-    {
-        "name": "What the test is about (default: its query).",
-        "role": "The role that asks.",
-        "query": "One statement, as an analyst would send it.",
-        "set": "Settings of the session, as in `{ dpproxy.epsilon: 0.5 }`.",
-        "accept": "The query is answered; `{}`, or what must hold of the answer.",
-        "refuse": "The query is refused: an SQLSTATE, or a part of the message; `{}` for any reason.",
+    title="a test",
+    keys={
+        "name": Key("What the test is about (default: its query)."),
+        "role": Key("The role that asks.", required=True),
+        "query": Key("One statement, as an analyst would send it.", required=True),
+        "set": Key("Settings of the session, as in `{ dpproxy.epsilon: 0.5 }`."),
+        "accept": Key("The query is answered; `{}`, or what must hold of the answer."),
+        "refuse": Key("The query is refused: an SQLSTATE, or a part of the message; `{}` for any reason."),
     },
-    ("role", "query"),
 )
 ACCEPT = Shape(
-    "what a test accepts",
-    {
-        "epsilon": "The answer costs at most this epsilon.",
-        "delta": "The answer costs at most this delta.",
-        "columns": "The answer has these columns, in this order.",
-        "error": "Of each aggregate named as EXPLAIN names it: half the width of its 95 % interval is at most this.",
+    title="what a test accepts",
+    keys={
+        "epsilon": Key("The answer costs at most this epsilon."),
+        "delta": Key("The answer costs at most this delta."),
+        "columns": Key("The answer has these columns, in this order."),
+        "error": Key("Of each aggregate named as EXPLAIN names it: half the width of its 95 % interval is at most this."),
     },
 )
 

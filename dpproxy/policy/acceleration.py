@@ -1,6 +1,6 @@
 """Whether there is a prepared copy of the private tables, as a policy says it: a word, or a mapping.
 
-Knows: the keys of `shapes.ACCELERATE`, sizes. Must not know: how a copy is made, or used.
+Knows: the keys of `policy_keys.ACCELERATE`, sizes. Must not know: how a copy is made, or used.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final, cast, get_args
 
-from dpproxy.policy import shapes
 from dpproxy.policy.model import Accelerate, AccelerateMode, Backend, DuckDBBackend, PostgresBackend
+from dpproxy.policy.policy_keys import ACCELERATE
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tree import Node, Scalar
 
@@ -27,7 +27,7 @@ def read_accelerate(reader: Reader, node: Node | None, backend: Backend | None, 
     reader.positions["accelerate",] = node.at
     if isinstance(node, Scalar):
         return Accelerate(_mode(reader, node, backend))
-    keys = reader.mapping(node, shapes.ACCELERATE)
+    keys = reader.mapping(node, ACCELERATE)
     if not keys or "mode" not in keys:
         return Accelerate()
     folder = reader.text(keys["folder"], "folder") if "folder" in keys else None

@@ -10,10 +10,11 @@ import datetime as dt
 import re
 from decimal import Decimal
 
-from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy import names, scalars
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Value
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Path, Reader, kind
+from dpproxy.policy.table_keys import COLUMN
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
 _ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
@@ -66,7 +67,7 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     for word in _ROLES.keys() & node.entries.keys():
         reader.problem(node.keys[word], f"`{word}` is no key of a column", f"write `{name}: {word}`", "unknown-key")
         return ColumnPolicy(name, _ROLES[word])
-    keys = reader.mapping(node, shapes.COLUMN) or {}
+    keys = reader.mapping(node, COLUMN) or {}
     if "references" in keys:
         return _reference(reader, name, node, keys["references"], len(keys) > 1)
     values = _values(reader, keys["values"]) if "values" in keys else None

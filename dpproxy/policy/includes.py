@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpproxy.policy import shapes
+from dpproxy.policy.policy_keys import INCLUDED
 from dpproxy.policy.problems import Mark, PolicyError
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tree import MAX_BYTES, Mapping, Node, Scalar, parse
@@ -79,7 +79,7 @@ def with_included(reader: Reader, root: Node, base: Path) -> Whole:
 
 def _merge(reader: Reader, part: Node, entries: dict[str, Node], keys: dict[str, Mark]) -> None:
     """Add the sections of one file to those there are."""
-    for section, node in (reader.mapping(part, shapes.INCLUDED) or {}).items():
+    for section, node in (reader.mapping(part, INCLUDED) or {}).items():
         present = entries.get(section)
         assert isinstance(part, Mapping)
         if present is None or (isinstance(present, Scalar) and not present.text):

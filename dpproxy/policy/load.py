@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import urlsplit
 
-from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy import names, scalars
 from dpproxy.policy.acceleration import read_accelerate
 from dpproxy.policy.includes import text_of, with_included
 from dpproxy.policy.model import Backend, DuckDBBackend, Mechanism, Policy, PostgresBackend, SparkBackend, TablePolicy
 from dpproxy.policy.people import read_budget, read_previews, read_roles, read_users
+from dpproxy.policy.policy_keys import BACKEND, POLICY, PRIVACY_UNIT, REUSE, TIMING
 from dpproxy.policy.problems import START, Mark, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import Path as Place
 from dpproxy.policy.reader import Reader, kind
@@ -91,7 +92,7 @@ def digest_of(text: str) -> str:
 
 
 def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
-    keys = reader.mapping(root, shapes.POLICY)
+    keys = reader.mapping(root, POLICY)
     if keys is None:
         return None
     _version(reader, keys.get("version"))
@@ -142,7 +143,7 @@ def _backend(reader: Reader, node: Node, secrets: Secrets) -> Backend | None:
         what = f"a backend must be a mapping, not {kind(node)}"
         reader.problem(node.at, what, f"write `backend: {{ {engine}: {node.text[:80]} }}`", "wrong-type")
         return None
-    keys = reader.mapping(node, shapes.BACKEND)
+    keys = reader.mapping(node, BACKEND)
     if keys is None:
         return None
     named = [engine for engine in EXTRAS if engine in keys]
@@ -233,8 +234,8 @@ def _clear(reader: Reader, keys: Mapping[str, Node]) -> None:
 
 
 def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str] | None:
-    keys = reader.mapping(node, shapes.PRIVACY_UNIT)
-    if not keys or set(keys) != set(shapes.PRIVACY_UNIT.keys):
+    keys = reader.mapping(node, PRIVACY_UNIT)
+    if not keys or set(keys) != set(PRIVACY_UNIT.keys):
         return None
     name = reader.text(keys["name"], "name")
     key = names.table_column(keys["key"].text) if isinstance(keys["key"], Scalar) else None
@@ -284,7 +285,7 @@ def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
         what = f"`reuse_answers` cannot be {kind(node)}"
         reader.problem(node.at, what, "write `off`, or `{ for: 1d }`", "wrong-type")
         return None, None
-    keys = reader.mapping(node, shapes.REUSE) if node is not None else None
+    keys = reader.mapping(node, REUSE) if node is not None else None
     if not keys:
         return None, None
     time = _duration(reader, keys["for"], "for", 1000) if "for" in keys else None
@@ -299,7 +300,7 @@ def _reuse(reader: Reader, node: Node | None) -> tuple[int | None, str | None]:
 
 
 def _quantum(reader: Reader, node: Node | None) -> int | None:
-    keys = reader.mapping(node, shapes.TIMING) if node is not None else None
+    keys = reader.mapping(node, TIMING) if node is not None else None
     if not keys or "quantum" not in keys:
         return None
     quantum = keys["quantum"]

@@ -11,9 +11,10 @@ from decimal import Decimal
 from typing import cast, get_args
 
 from dpproxy.amounts import Window
-from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy import names, scalars
 from dpproxy.policy.model import PARAMETER_BYTES, Budget, Previews, QueryLimits, Role, User
 from dpproxy.policy.password import parse_verifier
+from dpproxy.policy.people_keys import BUDGET, QUERY, ROLE, USER
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tree import Node, Scalar
@@ -25,7 +26,7 @@ DEFAULT_QUERY_DELTA_SHARE = 1000  # a thousand statements with undeclared groups
 
 
 def read_budget(reader: Reader, node: Node, title: str) -> Budget | None:
-    keys = reader.mapping(node, shapes.BUDGET)
+    keys = reader.mapping(node, BUDGET)
     if keys is None:
         return None
     epsilon = epsilon_of(reader, keys["epsilon"], f"{title} epsilon") if "epsilon" in keys else None
@@ -101,7 +102,7 @@ def _name(reader: Reader, name: str, what: str, node: Node) -> None:
 def _role(
     reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName], previews: Previews
 ) -> Role | None:
-    keys = reader.mapping(node, shapes.ROLE)
+    keys = reader.mapping(node, ROLE)
     if keys is None:
         return None
     for key in ("budget", "query", "tables"):
@@ -121,7 +122,7 @@ def _role(
 
 
 def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | None:
-    keys = reader.mapping(node, shapes.QUERY)
+    keys = reader.mapping(node, QUERY)
     if not keys or "epsilon" not in keys:
         return None
     epsilon = epsilon_of(reader, keys["epsilon"], "query epsilon")
@@ -180,8 +181,8 @@ def read_users(reader: Reader, node: Node | None, roles: frozenset[str] | None, 
 
 
 def _user(reader: Reader, name: str, node: Node, roles: frozenset[str] | None, budgets: Mapping[str, Budget]) -> User | None:
-    keys = reader.mapping(node, shapes.USER)
-    if keys is None or not set(shapes.USER.required) <= set(keys):
+    keys = reader.mapping(node, USER)
+    if keys is None or not set(USER.required) <= set(keys):
         return None
     role = reader.text(keys["role"], "role")
     if role is not None and roles is not None and role not in roles:

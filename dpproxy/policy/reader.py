@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dpproxy.policy import scalars, shapes
+from dpproxy.policy import scalars
+from dpproxy.policy.key_types import Shape
+from dpproxy.policy.policy_keys import INCLUDED, PARTS, POLICY
 from dpproxy.policy.problems import Code, Mark, Problem, suggestion
-from dpproxy.policy.shapes import Shape
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
 Path = tuple[str, ...]
@@ -67,7 +68,7 @@ class Reader:
                 meant.update(k for k in shape.required if fix == f"did you mean `{k}`?")
         missing = [k for k in shape.required if k not in node.entries and k not in meant]
         for key in missing:
-            purpose = shape.keys[key][0].lower() + shape.keys[key][1:].rstrip(".")
+            purpose = shape.keys[key].purpose[0].lower() + shape.keys[key].purpose[1:].rstrip(".")
             self.problem(node.at, f"{shape.title} has no `{key}`", f"add `{key}:` ({purpose})", "missing-key")
         return {k: v for k, v in node.entries.items() if k in shape.keys}
 
@@ -137,11 +138,11 @@ def _misplaced(key: str, shape: Shape) -> str | None:
     if key.isdigit():
         return "write a decimal point, as in 0.5: a comma begins another key"
     if _ALIASES.get(key.lower()) in shape.keys:
-        return f"write `{_ALIASES[key.lower()]}`: {shape.keys[_ALIASES[key.lower()]]}"
+        return f"write `{_ALIASES[key.lower()]}`: {shape.keys[_ALIASES[key.lower()]].purpose}"
     if difflib.get_close_matches(key, shape.keys, n=1, cutoff=0.8):
         return None
-    homes = [other.title for other in shapes.ALL if key in other.keys and other is not shape]
-    if shape is shapes.INCLUDED and key in shapes.POLICY.keys:
+    homes = [other.title for other in PARTS if key in other.keys and other is not shape]
+    if shape is INCLUDED and key in POLICY.keys:
         return f"write `{key}` in the policy's own file"
     return f"`{key}` belongs to {' or '.join(homes)}: indent it there" if homes else None
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping as Entries
 from dataclasses import dataclass
 
-from dpproxy.policy import names, scalars, shapes
+from dpproxy.policy import names, scalars
 from dpproxy.policy.columns import read_columns
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePolicy, UnitPath
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.table_keys import BOUNDS, TABLE, VIA, WHOLE_BOUNDS
 from dpproxy.policy.tree import Mapping, Node, Scalar
 from dpproxy.table_terms import TableName
 
@@ -62,7 +63,7 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     if isinstance(node, Scalar) and node.text == "public":
         reader.problem(node.at, "a table must be a mapping, not `public`", "write `{ public: true }`", "wrong-type")
         return None
-    keys = reader.mapping(node, shapes.TABLE)
+    keys = reader.mapping(node, TABLE)
     if keys is None:
         return None
     public = reader.flag(keys["public"], "public") if "public" in keys else False
@@ -88,7 +89,7 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
 
 def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str] | None]:
     if isinstance(node, Mapping):
-        keys = reader.mapping(node, shapes.VIA) or {}
+        keys = reader.mapping(node, VIA) or {}
         target = names.table_column(keys["via"].text) if isinstance(keys.get("via"), Scalar) else None  # type: ignore[union-attr]
         if target is None:
             if "via" in keys:
@@ -123,7 +124,7 @@ def _bounds(reader: Reader, node: Node) -> Bounds | None:
         reader.problem(node.keys["rows_per_group"], "bounds have both `rows` and `rows_per_group`", fix, "bounds")
         return None
     whole = isinstance(node, Mapping) and "rows" in node.entries
-    shape, name = (shapes.WHOLE_BOUNDS, "rows") if whole else (shapes.BOUNDS, "rows_per_group")
+    shape, name = (WHOLE_BOUNDS, "rows") if whole else (BOUNDS, "rows_per_group")
     keys = reader.mapping(node, shape)
     if not keys or any(k not in keys for k in shape.required):
         return None

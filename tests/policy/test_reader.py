@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from dpproxy.policy.key_types import Key, Shape
 from dpproxy.policy.reader import Reader, kind
-from dpproxy.policy.shapes import Shape
 from dpproxy.policy.tree import Mapping, Node, parse
 
-SHAPE = Shape("a thing", {"one": "The first.", "two": "The second."}, ("one",))
+SHAPE = Shape(title="a thing", keys={"one": Key("The first.", required=True), "two": Key("The second.")})
 Read = Callable[[Reader, Node], Any]
 
 

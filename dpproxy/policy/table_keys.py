@@ -1,0 +1,169 @@
+"""The keys of a policy's tables: whose rows they hold, how much of one unit counts, what columns show.
+
+Knows: types, purposes, effects. Must not know: how a value is read (`policy.tables`, `policy.columns`). A key is one row, and all
+that is said of it is in that row; `policy.key_types` says what a row has.
+"""
+
+from __future__ import annotations
+
+from dpproxy.policy.key_types import (
+    COUNT,
+    COUNT_OR_ALL,
+    DATE,
+    FLAG,
+    INTERVAL,
+    POSITIVE,
+    TABLE_COLUMN,
+    TEXT,
+    VALUE,
+    Part,
+    PolicyKey,
+    named,
+    pair,
+    part_ref,
+)
+
+TABLE = Part(
+    name="table",
+    title="a table",
+    heading="A table",
+    keys={
+        "public": PolicyKey(
+            "true: no person's data; shown as it is. Such a table has no unit.",
+            FLAG,
+            "Its rows are shown without noise or charge: never a table about people.",
+            True,
+        ),
+        "unit": PolicyKey(
+            "The column that names the privacy unit of a row, or a foreign-key path to it.",
+            {"anyOf": [TEXT, part_ref("via")]},
+            "A row without a unit belongs to nobody and counts in no answer.",
+            "customer_id",
+        ),
+        "unique": PolicyKey(
+            "At most one row per unit (checked at start). Default: true for the privacy unit's own key.",
+            FLAG,
+            "One row a unit needs no bounds, and has the least noise.",
+            True,
+        ),
+        "bounds": PolicyKey(
+            "How much of one unit a query may see; rows and groups beyond are cut.",
+            {"anyOf": [part_ref("bounds"), part_ref("whole_bounds")]},
+            "Noise grows with them; what is beyond them is cut or weighed down, which answers miss.",
+            {"rows": 50},
+        ),
+        "columns": PolicyKey(
+            "Columns that analysts may use. In a private table a column not listed is hidden.",
+            named(part_ref("column")),
+            "A private column that is not listed does not exist for analysts.",
+            {"region": {}},
+        ),
+    },
+)
+
+VIA = Part(
+    name="via",
+    title="a path to the unit",
+    heading="`unit`, as a path",
+    keys={
+        "via": PolicyKey(
+            "table.column that this table refers to; that table has a unit of its own.",
+            TABLE_COLUMN,
+            "It must be unique (checked at start), or a row would be several units'.",
+            "orders.order_id",
+            required=True,
+        ),
+        "column": PolicyKey(
+            "This table's column, when it is named differently.", TEXT, "Does not matter for privacy or error.", "order"
+        ),
+    },
+)
+
+BOUNDS = Part(
+    name="bounds",
+    title="a bounds mapping",
+    heading="`bounds`, in each group",
+    keys={
+        "rows_per_group": PolicyKey(
+            "Most rows of one unit that count in a group.",
+            COUNT,
+            "Noise of counts and sums is this many times larger than for one row.",
+            10,
+            required=True,
+        ),
+        "groups": PolicyKey(
+            "Most groups that one unit counts in, or `all` (best when all groups are declared and few).",
+            COUNT_OR_ALL,
+            "With Laplace noise, noise grows with it; a unit's groups beyond it are left out, chosen at random.",
+            5,
+            required=True,
+        ),
+    },
+)
+
+WHOLE_BOUNDS = Part(
+    name="whole_bounds",
+    title="a bounds mapping with `rows`",
+    heading="`bounds`, over all groups",
+    keys={
+        "rows": PolicyKey(
+            "In all groups together a unit weighs no more than this many rows in one; more is scaled down.",
+            COUNT,
+            "Noise is that of this many rows. Units with more rows are counted in classes of size, and scaled back up "
+            "where that stands out of the noise.",
+            50,
+            required=True,
+        ),
+        "groups": PolicyKey(
+            "Most groups that one unit counts in where it cannot be scaled (default all).",
+            COUNT_OR_ALL,
+            "Noise of undeclared groups grows with it.",
+            10,
+        ),
+    },
+)
+
+COLUMN = Part(
+    name="plain_column",
+    title="a column",
+    heading="A column",
+    keys={
+        "values": PolicyKey(
+            "All values that may be shown as groups. Public: listed even when no row has them.",
+            {"type": "array", "items": VALUE, "minItems": 1, "uniqueItems": True},
+            "Declared groups cost no delta and are always shown, also empty ones; rows with other values are in no group.",
+            ["north", "south"],
+        ),
+        "nulls": PolicyKey(
+            "true: NULL is one of the declared groups.",
+            FLAG,
+            "Without it, rows whose declared key is NULL are in no group.",
+            True,
+        ),
+        "range": PolicyKey(
+            "[lowest, highest], inclusive: numbers, dates, or intervals as in [0 days, 30 days]. Values beyond are moved "
+            "to the nearest end. Sums need it.",
+            {"anyOf": [pair({"type": "number"}), pair(DATE), pair(INTERVAL)]},
+            "Noise of sums grows with its larger end; values beyond count as the nearest end.",
+            [0, 1000],
+        ),
+        "resolution": PolicyKey(
+            "Grid of a numeric column, as in 0.01 for cents.",
+            POSITIVE,
+            "Finer than the data needs costs nothing; coarser rounds every value.",
+            0.01,
+        ),
+        "length": PolicyKey(
+            "Most characters of a text column that its length() counts; averages of it need that.",
+            COUNT,
+            "Noise of sums of lengths grows with it; longer texts count as this long.",
+            80,
+        ),
+        "references": PolicyKey(
+            "table.column this key refers to: the row there belongs to the same unit. May be joined on, not shown.",
+            TABLE_COLUMN,
+            "A row that refers to another unit's row would not be protected: it is taken for the unit's own.",
+            "a.id",
+        ),
+    },
+)
