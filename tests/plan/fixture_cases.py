@@ -9,14 +9,15 @@ there, and `cases` (those of `fixtures/rewrite`, which are before and after, hav
       role: careful                       # default: analyst
       settings: { dpproxy.epsilon: '2' }  # of the session
       accept:                             # one line a measurement, in order
-        - { keys: [region], groups: declared, l0: 1, linf: [1] }
+        - { keys: [region], groups: declared, l0: 1, linf: [1], declared: [north, south, east, west] }
       generates: [SELECT ...]             # optional: the generated SQL, whitespace aside
       exact: declared                     # optional, see `Case.exact`
     - sql: SELECT * FROM customers
       refuse: { sqlstate: '42501', says: answers are aggregates, at: '*' }
 
 `groups` is `one` (no keys), `declared` (all of them, empty ones too), `threshold` or `top k`. `linf` lists the sensitivity of
-each basis column in grid units. `at` is how the text at the refusal's position begins; `hint`, optional, is said in what to do instead. Accepted statements are also
+each basis column in grid units; `clamps` has both ends of each clamp, and `declared` which groups are declared (`fixture_pins`;
+`scripts/pins` writes these fields of all fixtures). `at` is how the text at the refusal's position begins; `hint`, optional, is said in what to do instead. Accepted statements are also
 executed: on databases with and without each unit, and against PostgreSQL without noise. Statements of tools, in `tool_statements`,
 are written so, too.
 """
@@ -30,12 +31,12 @@ from typing import Any
 
 import plan_harness
 import pytest
+from plan_harness import Planned
 from ruamel.yaml import YAML
 
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
-from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.template import Dialect
 
 
@@ -61,30 +62,35 @@ class Case:
         chosen = given or plan_harness.policy(self.policy)
         return plan_harness.plan(self.sql, catalog, chosen, self.role, self.types, **settings)
 
-    def known_plan(self, catalog: Catalog) -> Plan:
+    def known(self, catalog: Catalog) -> Planned:
         """The plan by the case's own policy, made once for each engine: not for tests that change the planner."""
         key = (id(self), id(catalog), plan_harness.engine)
         if key not in _KNOWN:
-            _KNOWN[key] = self.plan(catalog)
+            _KNOWN[key] = plan_harness.planned(lambda: self.plan(catalog))
         return _KNOWN[key]
+
+    def known_plan(self, catalog: Catalog) -> Plan:
+        return self.known(catalog).plan
 
     def __str__(self) -> str:
         return f"{self.file}: {' '.join(self.sql.split())[:90]}"
 
 
-_KNOWN: dict[tuple[int, int, Dialect], Plan] = {}
+_KNOWN: dict[tuple[int, int, Dialect], Planned] = {}
 
 
 def load(folder: Path) -> tuple[Case, ...]:
     """All cases in a folder. An unknown field is an error: a misspelt expectation must not pass for none."""
-    found: list[Case] = []
-    for path in sorted(folder.rglob("*.yaml")):
-        if not path.name.endswith(".policy.yaml") and path.parent.name != "rewrite":
-            found += _cases(path)
-    return tuple(found)
+    return tuple(case for path in files_of(folder) for case in cases_of(path))
 
 
-def _cases(path: Path) -> list[Case]:
+def files_of(folder: Path) -> list[Path]:
+    """Return the files of a folder that hold cases."""
+    found = sorted(folder.rglob("*.yaml"))
+    return [path for path in found if not path.name.endswith(".policy.yaml") and path.parent.name != "rewrite"]
+
+
+def cases_of(path: Path) -> list[Case]:
     content = YAML(typ="safe").load(path.read_text())
     cases = []
     for entry in content["cases"]:
@@ -93,22 +99,6 @@ def _cases(path: Path) -> list[Case]:
         cases.append(Case(path.stem, content["policy"], **entry))
         assert (cases[-1].accept is None) != (cases[-1].refuse is None), f"{cases[-1]}: one of accept and refuse"
     return cases
-
-
-def described(measurement: Measurement) -> dict[str, Any]:
-    """A measurement as the fixtures write it."""
-    groups = "one" if not measurement.keys else "declared" if measurement.dense else "threshold"
-    if measurement.top is not None:
-        groups = f"top {measurement.top.k}"
-    found: dict[str, Any] = {
-        "keys": [key.label for key in measurement.keys],
-        "groups": groups,
-        "l0": measurement.l0,
-        "linf": [basis.linf for basis in measurement.bases],
-    }
-    if measurement.selections:
-        found["selections"] = [{"kind": s.kind, "size": s.size, "sensitivity": s.sensitivity} for s in measurement.selections]
-    return found
 
 
 def sampled(cases: Sequence[Case], each: int) -> list[Any]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import all_neighbours
 import duckdb
@@ -33,11 +33,13 @@ from dpproxy.answers.plan_cache import private_names
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.engines import literal
 from dpproxy.errors import UnprovenPlan
+from dpproxy.kernel.verdict import Trees
 from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.key_rounds import found_first
 from dpproxy.mechanisms.noise import Noise
 from dpproxy.mechanisms.release import release
 from dpproxy.plan import pipeline
+from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
@@ -145,6 +147,29 @@ def plan(
         return planning(chosen, found, engine)(statement(sql, chosen), chosen.roles[role], values, tuple(types))
     except UnprovenPlan as error:
         raise Unproved(f"{error.message}, {error.rule}: {sql}") from error
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and the trees that the kernel was shown of it, one for each measurement."""
+
+    plan: Plan
+    trees: tuple[Trees, ...]
+
+
+def planned(make: Callable[[], Plan]) -> Planned:
+    """What `make` plans, with its trees: of the grids that were tried, those of the last."""
+    with pytest.MonkeyPatch.context() as patch:
+        seen: list[Trees] = []
+        proof = pipeline._proof
+
+        def noted(made: Compiled, claimed: Measurement, *below: Any) -> Any:
+            seen.append(made.trees)
+            return proof(made, claimed, *below)
+
+        patch.setattr(pipeline, "_proof", noted)
+        plan = make()
+    return Planned(plan, tuple(seen[len(seen) - len(plan.measurements) :]))
 
 
 class Unproved(AssertionError):

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import fixture_cases
+import fixture_pins
 import plan_harness
 import pytest
 from fixture_cases import ACCEPTED, REFUSED, Case
+from plan_harness import Shop
 
 from dpproxy.errors import Refusal
 from dpproxy.policy.catalog import Catalog
 
 
+@pytest.fixture(scope="module")
+def empty() -> Shop:
+    return Shop(1, 0)
+
+
 @pytest.mark.parametrize("case", ACCEPTED, ids=str)
-def test_accepted(case: Case, shop_catalog: Catalog) -> None:
-    made = case.known_plan(shop_catalog)
-    assert [fixture_cases.described(m) for m in made.measurements] == case.accept
+def test_accepted(case: Case, shop_catalog: Catalog, empty: Shop) -> None:
+    assert fixture_pins.pinned(case.known(shop_catalog), case.values, empty) == case.accept
 
 
 @pytest.mark.parametrize("case", [c for c in ACCEPTED if c.generates], ids=str)
