@@ -7,8 +7,9 @@ and the operators' pages all read these. Amounts of epsilon are millionths, of d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 from dpproxy.operations.pauses import Pause
 from dpproxy.telemetry.tallies import Counted
@@ -128,7 +129,43 @@ class Status:
 
 
 def rebuilt(fields: object) -> Status:
-    """Return the status that went through JSON as a dictionary of its fields. Raises ValueError."""
-    from pydantic import TypeAdapter  # for who reads another process's alone: it takes memory
+    """Return the status that went through JSON as a dictionary of its fields. Raises ValueError, which names the path of what
+    is missing, unknown or of another type: processes of two versions do not understand each other by halves."""
+    status = _value(Status, fields, "status")
+    assert isinstance(status, Status)
+    return status
 
-    return TypeAdapter(Status).validate_python(fields)
+
+def _value(kind: Any, given: object, path: str) -> object:
+    """Return what JSON left of a value of type `kind`: a dataclass, a tuple, an optional value or a primitive one."""
+    if isinstance(kind, type) and is_dataclass(kind):
+        return _dataclass(kind, given, path)
+    if get_origin(kind) is tuple:
+        return _tuple(get_args(kind), given, path)
+    if isinstance(kind, UnionType):
+        (other,) = (member for member in get_args(kind) if member is not NoneType)
+        return None if given is None else _value(other, given, path)
+    if kind is float and type(given) is int:  # `0` is a number of seconds as well
+        return float(given)
+    if type(given) is not kind:  # and not `isinstance`: a boolean is no number
+        raise ValueError(f"{path}: {kind.__name__} expected, not {type(given).__name__}")
+    return given
+
+
+def _dataclass(kind: type, given: object, path: str) -> object:
+    if not isinstance(given, dict):
+        raise ValueError(f"{path}: fields of {kind.__name__} expected, not {type(given).__name__}")
+    types = get_type_hints(kind)
+    for name in sorted(types.keys() ^ given.keys()):
+        raise ValueError(f"{path}.{name}: {'missing' if name in types else 'unknown'}")
+    return kind(**{name: _value(types[name], value, f"{path}.{name}") for name, value in given.items()})
+
+
+def _tuple(kinds: tuple[Any, ...], given: object, path: str) -> tuple[object, ...]:
+    """Return a tuple. `kinds`: one type for each member, or one and an ellipsis for all."""
+    if not isinstance(given, list):
+        raise ValueError(f"{path}: list expected, not {type(given).__name__}")
+    each = kinds[:1] * len(given) if kinds[-1] is ... else kinds
+    if len(each) != len(given):
+        raise ValueError(f"{path}: {len(each)} values expected, not {len(given)}")
+    return tuple(_value(kind, value, f"{path}[{n}]") for n, (kind, value) in enumerate(zip(each, given, strict=True)))

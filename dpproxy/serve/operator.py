@@ -149,7 +149,10 @@ class Operator:
     async def statuses(self, checked: bool = False) -> list[Status]:
         """Return the statuses of all processes, this one's first. Raises OperationError when one does not answer."""
         own, others = await asyncio.gather(self._steered.status(checked), self._elsewhere(Report(checked)))
-        return [own, *(rebuilt(status) for found in others for status in found)]
+        try:
+            return [own, *(rebuilt(status) for found in others for status in found)]
+        except ValueError as error:
+            raise OperationError(f"another process reports in another form, of another version: {error}") from None
 
     async def _report(self, checked: bool, passed: bool) -> list[Any]:
         found = [await self._steered.status(checked)] if passed else await self.statuses(checked)
