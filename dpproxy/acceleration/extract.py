@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from dpproxy.acceleration.extract_tables import DIGITS
 from dpproxy.backends.base import columns_of
-from dpproxy.backends.duckdb import DuckDB, as_table
+from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.duckdb_catalog import quoted
+from dpproxy.backends.duckdb_rows import as_table
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name

@@ -20,7 +20,6 @@ A measurement runs on a connection of its own in a worker thread, in one transac
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
@@ -35,6 +34,7 @@ from dpproxy.backends import group_index
 from dpproxy.backends.base import BackendError, Runner, whole_number
 from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
+from dpproxy.backends.duckdb_rows import as_table
 from dpproxy.backends.kept_stages import KeptStages, said
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
@@ -78,8 +78,6 @@ QUOTABLE = (
     duckdb.TransactionException,
 )
 """Errors whose first line is about SQL, files or memory; the text of any other may hold a value of the data."""
-
-warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning)  # see `as_table`
 
 T = TypeVar("T")
 Work = Callable[[duckdb.DuckDBPyConnection], T]
@@ -381,16 +379,3 @@ def read(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
     """Return the rows of a measurement's query, which may have an index. Raises duckdb.Error, BackendError."""
     with group_index.indexing(connection, query, PLACES):
         return as_table(connection, query)
-
-
-def as_table(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
-    """Return the rows of a query of ours. Raises duckdb.Error, BackendError.
-
-    It is run as a statement, not as a relation (`connection.sql`): a relation is bound twice, which costs several milliseconds of
-    a generated query, as much as small tables do. The copy of the rows that DuckDB warns of costs 10 nanoseconds a row.
-    """
-    statements = connection.extract_statements(query)
-    if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-        raise BackendError("a generated statement is not a query")
-    table: pa.Table = connection.execute(statements[0]).to_arrow_table()
-    return table

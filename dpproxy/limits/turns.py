@@ -10,6 +10,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from time import thread_time
 from typing import Final
 
 from dpproxy.limits.fair_share import QUANTUM, Account, FairShare
@@ -17,7 +18,7 @@ from dpproxy.limits.fair_share import QUANTUM, Account, FairShare
 PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""
 RELAYED: Final = 10e-6
-"""Seconds of processor for a piece that is relayed: to measure each would take a part of that again."""
+"""Seconds of processor for a piece that is relayed: to measure each small one would take a part of that again."""
 BYTE: Final = 1e-9
 """Seconds of processor for a byte of a client's: it is received, kept, cut and sent on."""
 ENTRY: Final = 0.02
@@ -26,6 +27,12 @@ may be gone before anybody looks what it took."""
 
 Role = tuple[str, str]
 """Names of a dataset and a role of it."""
+
+
+def beyond_flat(began: float) -> float:
+    """Return the seconds of processor that this thread has taken since `began`, beyond what `RELAYED` puts down. Pieces may hold
+    thousands of messages: what is not small, or not known, is measured."""
+    return max(0.0, thread_time() - began - RELAYED)
 
 
 class Turns:

@@ -9,8 +9,8 @@ from the client waits in it, in order.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable, Sequence
+from time import thread_time
 from typing import Protocol
 
 import structlog
@@ -24,18 +24,18 @@ from dpproxy.limits.arrival_times import seconds_waited
 from dpproxy.limits.fair_share import QUANTUM
 from dpproxy.limits.processor_time import breathe, metered
 from dpproxy.limits.session_limits import Progress, SessionLimits, State
-from dpproxy.limits.turns import BYTE, RELAYED, Turns
+from dpproxy.limits.turns import BYTE, RELAYED, Turns, beyond_flat
 from dpproxy.session.buffer_pool import BufferPool
-from dpproxy.session.concern import TEXTS, concerns
+from dpproxy.session.concern import harmless
 from dpproxy.session.conductor import Conductor
-from dpproxy.session.facade_entry import Key, enter
+from dpproxy.session.facade_entry import Key, enter, new_secret
 from dpproxy.session.facade_login import cancel_at
 from dpproxy.session.greeting import NOWHERE, Greeting, Origin
 from dpproxy.session.inflow import Half, Inflow, Message
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
 from dpproxy.session.message_counts import glance
-from dpproxy.session.message_flow import HARMLESS
+from dpproxy.session.outflow import Outflow
 from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.tracker import Counts
 from dpproxy.sql.signals import Signal
@@ -46,10 +46,6 @@ from dpproxy.wire.protocol import ProtocolError
 LOG = structlog.get_logger()
 
 CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may come back
-LOOKS = 20_000  # texts times words that are looked for at once: a millisecond or two
-PIECE = 16 * 1024  # bytes of an answer that are worth a piece of their own
-TERMINATED = "terminating connection due to administrator command"
-SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
 
 
 class Site(Protocol):
@@ -112,6 +108,7 @@ class ClientSession(asyncio.Protocol):
         self.queue: Sequence[Message] = self._inflow.queue
         self._greeting = greeting
         self._facade_key: Key = (0, b"")
+        self._endpoint = lambda: site.facade(self.dataset, asker.role.name)  # raises OSError while it is started again
         self._conductor = Conductor(self)
         self._worker: asyncio.Task[None] | None = None
         self._cancelling: asyncio.Task[None] | None = None
@@ -120,10 +117,7 @@ class ClientSession(asyncio.Protocol):
         self._plain = False  # what comes can be judged by itself: not busy, nothing private, no half message
         self._known: dict[bytes, Counts] = {}  # small pieces that concern nobody
         self._closing = False
-        self._held: list[bytes] = []  # for the client, to be sent in one piece
-        self._held_bytes = 0
-        self._writable = asyncio.Event()
-        self._writable.set()
+        self._outflow = Outflow(transport.write)
 
     def move(self, newer: Dataset) -> None:
         """Belong to a dataset that differs from the former in its users only."""
@@ -132,7 +126,7 @@ class ClientSession(asyncio.Protocol):
     # the beginning
 
     def renew_key(self) -> None:
-        self.key = (self._site.new_pid(), secrets.token_bytes(SECRET_BYTES.get(self._greeting.minor, 4)))
+        self.key = (self._site.new_pid(), new_secret(self._greeting.minor))
 
     def begin(self) -> None:
         self.renew_key()
@@ -156,10 +150,6 @@ class ClientSession(asyncio.Protocol):
         finally:
             self._rest()
 
-    def _endpoint(self) -> Endpoint:
-        """Raises OSError while it is being started again."""
-        return self._site.facade(self.dataset, self.asker.role.name)
-
     async def _enter(self) -> None:
         """Connect to the facade. Raises LinkLost."""
         dataset, limit = self.dataset.policy.dataset, round(self._site.limits.statement * 1000)
@@ -171,12 +161,18 @@ class ClientSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         account = self.account
         account.fresh += RELAYED + BYTE * len(data)  # before any of it is looked at
-        if self._plain and account.turn is None and account.fresh + account.taken <= QUANTUM:  # it is not `late`: no call to ask
-            counts = self._known.get(data) or glance(self._known, data, self.memo.unconcerned)
-            if counts is not None:
-                self.link.pass_on(data, counts)
-                return
-        if self._busy:
+        prompt = self._plain and account.turn is None and account.fresh + account.taken <= QUANTUM  # not `late`: no call to ask
+        if prompt and (counts := self._known.get(data)) is not None:
+            self.link.pass_on(data, counts)
+            return
+        began = thread_time()
+        self._receive(data, prompt)
+        account.fresh += beyond_flat(began)
+
+    def _receive(self, data: bytes, prompt: bool) -> None:
+        if prompt and (counts := glance(self._known, data, self.memo.unconcerned)) is not None:
+            self.link.pass_on(data, counts)
+        elif self._busy:
             self._queue(*self._inflow.cut(data))
         elif self.late:
             self._take_over(*self._inflow.cut(data))
@@ -197,15 +193,14 @@ class ClientSession(asyncio.Protocol):
     def _look(self, data: bytes) -> None:
         """Message by message, up to the first that needs the proxy itself."""
         buffer, spans, error = self._inflow.cut(data)
-        tracker, looks = self.link.tracker, LOOKS // len(self.words)
-        for i, (tag, start, end) in enumerate(spans):
-            looks -= tag in TEXTS
-            if tag not in HARMLESS and (self.leaving is not None or looks < 0 or concerns(self, tag, buffer, start, end)):
-                if start:
-                    self.link.write(buffer[:start])
-                self._take_over(buffer, spans[i:], error)
-                return
-            tracker.forward(tag)
+        passed = harmless(self, buffer, spans, leaving=self.leaving is not None)
+        for tag, _, _ in spans[:passed]:
+            self.link.tracker.forward(tag)
+        if passed < len(spans):
+            if passed:
+                self.link.write(buffer[: spans[passed][1]])
+            self._take_over(buffer, spans[passed:], error)
+            return
         if spans:
             end = spans[-1][2]
             self.link.write(buffer if end == len(buffer) else buffer[:end])
@@ -311,28 +306,22 @@ class ClientSession(asyncio.Protocol):
     # to the client
 
     def tell(self, data: bytes) -> None:
-        """Send something of an answer that the proxy puts together with what follows it, since each piece wakes the client."""
-        self._held.append(data)
-        self._held_bytes += len(data)
-        if self._held_bytes >= PIECE:
-            self.flush()
+        """Send something of an answer that the proxy puts together with what follows it."""
+        self._outflow.tell(data)
 
     def flush(self) -> None:
-        if self._held:
-            self.write(b"".join(self._held))
-            self._held.clear()
-            self._held_bytes = 0
+        self._outflow.flush()
 
     async def drained(self) -> None:
         """Wait while the client does not read."""
-        await self._writable.wait()
+        await self._outflow.drained()
 
     def pause_writing(self) -> None:
-        self._writable.clear()
+        self._outflow.slow(True)
         self.link.client_slow(True)
 
     def resume_writing(self) -> None:
-        self._writable.set()
+        self._outflow.slow(False)
         self.link.client_slow(False)
 
     def facade_slow(self, slow: bool) -> None:
@@ -354,7 +343,7 @@ class ClientSession(asyncio.Protocol):
 
     def end(self) -> None:
         """End the session, as PostgreSQL does when it is told to."""
-        self.fatal(ADMIN_SHUTDOWN, TERMINATED)
+        self.fatal(ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 
     @property
     def server_process(self) -> int:
@@ -402,7 +391,7 @@ class ClientSession(asyncio.Protocol):
         self._closing = True
         if self._worker is not None:
             self._worker.cancel()
-        self._writable.set()
+        self._outflow.slow(False)
         self.link.close()
         self._inflow.leave()
         self._site.turns.closed(self.account)

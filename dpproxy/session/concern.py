@@ -6,12 +6,14 @@ What it is in doubt of has to be read.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
+from dpproxy.session.message_flow import HARMLESS
 from dpproxy.session.sql_prepare import WORDS
 from dpproxy.session.word_search import at_once
+from dpproxy.wire.framing import Span
 from dpproxy.wire.frontend import peek_bind, peek_name
 from dpproxy.wire.protocol import ProtocolError
 
@@ -46,6 +48,8 @@ class Concern(Enum):
 
 TEXTS: Final = (b"Q", b"P")
 """Messages that carry a text."""
+LOOKS: Final = 20_000
+"""Texts times words that are looked for at once: a millisecond or two."""
 
 
 def text_concerns(reader: Reader, text: bytes) -> bool:
@@ -58,6 +62,17 @@ def concerns(reader: Reader, tag: bytes, buffer: bytes, start: int, end: int) ->
     if tag in TEXTS and not at_once(end - start, len(reader.words)):
         return True
     return _judged(reader, tag, buffer, start, end) is not Concern.NOTHING
+
+
+def harmless(reader: Reader, buffer: bytes, spans: Sequence[Span], *, leaving: bool) -> int:
+    """Return how many messages stand before the first that needs more than to be passed on. `leaving`: whatever may begin
+    work does."""
+    looks = LOOKS // len(reader.words)
+    for i, (tag, start, end) in enumerate(spans):
+        looks -= tag in TEXTS
+        if tag not in HARMLESS and (leaving or looks < 0 or concerns(reader, tag, buffer, start, end)):
+            return i
+    return len(spans)
 
 
 async def concern(reader: Reader, tag: bytes, raw: bytes) -> Concern:

@@ -46,11 +46,10 @@ class Conductor:
         while self._client.queue or self._client.refill():
             await self._client.breathe()
             tag, raw = self._client.next()
-            if begins(tag):
-                if not await self._turn(tag):
-                    continue
-                if await self._replies.left():
-                    return
+            if not await self._turn(tag):
+                continue
+            if begins(tag) and await self._replies.left():
+                return
             try:
                 await self._handle(tag, raw)
             except ProtocolError as error:
@@ -60,11 +59,16 @@ class Conductor:
                 await self._replies.refuse(Refusal(error.sqlstate, error.message), simple=tag in (b"Q", b"F"))
 
     async def _turn(self, tag: bytes) -> bool:
-        """Wait for the session's turn to be worked for. Return False when the statement was ended meanwhile, and refused."""
+        """Wait for the session's turn to be worked for: whatever a message is, somebody works for it, here and on the facade.
+        Return False when it was a statement, which was ended meanwhile, and refused."""
         client = self._client
-        if step(client.link.tracker.state, tag) is not Step.EXAMINE or not client.late:
+        what = step(client.link.tracker.state, tag)
+        if what is Step.LEAVE or what is Step.INVALID or not client.late:
             return True
         client.flush()
+        if what is not Step.EXAMINE or not begins(tag):
+            await client.turn()
+            return True
         try:
             with self._answers.endable() as ending:
                 await ending.race(client.turn())
@@ -85,7 +89,7 @@ class Conductor:
             case Step.DISCARD:
                 pass
             case Step.REFUSE:
-                decode_frontend(Frame(tag, raw[5:], raw))
+                await self._decoded(tag, raw)
                 refusal = Refusal(FEATURE_NOT_SUPPORTED, "function calls by message are not supported")
                 await self._replies.refuse(refusal, simple=True)
             case Step.LEAVE:
@@ -103,11 +107,15 @@ class Conductor:
             self._answers.not_answered(raw[5 : 5 + MAX_LENGTH].decode(errors="replace"), "other", refusal)
             await self._replies.refuse(refusal, simple=tag == b"Q")
         else:
-            frame = Frame(tag, raw[5:], raw)
-            aside = len(raw) > MAX_LENGTH
-            await self._answer(
-                raw, await self._aside.run(lambda: decode_frontend(frame)) if aside else decode_frontend(frame), why
-            )
+            await self._answer(raw, await self._decoded(tag, raw), why)
+
+    async def _decoded(self, tag: bytes, raw: bytes) -> FrontendMessage:
+        """A message taken apart; a long one beside the loop, where it is copied as well. Raises ProtocolError."""
+
+        def decoded() -> FrontendMessage:
+            return decode_frontend(Frame(tag, raw[5:], raw))
+
+        return await self._aside.run(decoded) if len(raw) > MAX_LENGTH else decoded()
 
     async def _answer(self, raw: bytes, message: FrontendMessage, why: Concern) -> None:
         match message:

@@ -7,6 +7,7 @@ facade's own greeting, with a cancel key of the proxy's.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from typing import Protocol
 
@@ -20,6 +21,13 @@ AGAIN = 0.1  # seconds until a facade that does not answer is tried again
 
 Key = tuple[int, bytes]
 """Process and secret, for cancel requests."""
+
+SECRET_BYTES = {0: 4, 2: 32}  # of a cancel key, by minor version of the protocol
+
+
+def new_secret(minor: int) -> bytes:
+    """Return a secret for the key of a client that speaks this minor version."""
+    return secrets.token_bytes(SECRET_BYTES.get(minor, 4))
 
 
 class Entrant(Peer, Protocol):

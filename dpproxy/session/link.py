@@ -14,12 +14,13 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from time import thread_time
 from typing import Protocol, cast
 
 from dpproxy.limits.fair_share import Account
-from dpproxy.limits.turns import RELAYED
+from dpproxy.limits.turns import RELAYED, beyond_flat
 from dpproxy.session.message_flow import COMPLETIONS
-from dpproxy.session.tracker import STATUSES, Counts, Tracker
+from dpproxy.session.tracker import SMALL, STATUSES, Counts, Tracker
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import BackendFramer
@@ -113,6 +114,14 @@ class FacadeLink(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._account.fresh += RELAYED
+        if len(data) <= SMALL:
+            self._receive(data)
+            return
+        began = thread_time()
+        self._receive(data)
+        self._account.fresh += beyond_flat(began)
+
+    def _receive(self, data: bytes) -> None:
         if self._captured:
             self._collect(data)
             return

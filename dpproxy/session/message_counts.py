@@ -12,6 +12,7 @@ from collections.abc import Set
 from typing import Final
 
 from dpproxy.session.tracker import REMEMBERED, SMALL, Counts
+from dpproxy.wire.framing import MOST
 
 _LENGTH: Final = struct.Struct("!I").unpack_from
 _QUERY, _SYNC = b"QS"
@@ -32,10 +33,13 @@ def glance(known: dict[bytes, Counts], data: bytes, unconcerned: Set[bytes]) -> 
 
 def counted(data: bytes, unconcerned: Set[bytes]) -> Counts | None:
     """Return the counts of whole messages of the usual kinds whose texts are all among `unconcerned`; None if it is not such,
-    and where a Query stands behind an extended message: whether it is answered hangs on that one."""
+    where a Query stands behind an extended message (whether it is answered hangs on that one), and of more messages than are cut
+    at once."""
     position, size = 0, len(data)
     queries = syncs = extended = 0
-    while size - position >= 5:
+    for _ in range(MOST):
+        if size - position < 5:
+            break
         tag = data[position]
         end = position + 1 + _LENGTH(data, position + 1)[0]
         if end > size or end < position + 5:

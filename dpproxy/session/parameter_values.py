@@ -19,6 +19,7 @@ from dpproxy.session.description import Description
 from dpproxy.session.outer_text import with_literals
 from dpproxy.session.private_statement import PrivateStatement, fit, planned
 from dpproxy.session.private_talk import PrivateTalk
+from dpproxy.sql.guard import MAX_LENGTH, too_long
 from dpproxy.sql.statements import Statement
 
 _EXAMPLES: Final = {
@@ -45,8 +46,12 @@ class UnplannedStatement:
     refusal: Refusal
 
     def valued(self, texts: Sequence[str | None]) -> Statement:
-        """Return the statement with values, in PostgreSQL's text forms, in the places of its parameters."""
+        """Return the statement with values, in PostgreSQL's text forms, in the places of its parameters. Raises Refusal, before
+        any is written, for values that would make it too long to be planned."""
         types = self.description.types
+        written = sum(len(text) for text, t in zip(texts, types, strict=True) if text is not None and t in _EXAMPLES)
+        if len(self.statement.text) + written > MAX_LENGTH:
+            raise too_long()
         literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
         s = self.statement
         query = with_literals(s.query, literals)

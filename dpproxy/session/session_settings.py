@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Final
 
 from dpproxy.answers.plan_cache import Settings
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNDEFINED_OBJECT, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.sql.clock import CLOCK
 from dpproxy.sql.statements import Statement
@@ -39,9 +40,16 @@ WHERE t.typname = own.name AND n.nspname !~ '^pg_(toast_)?temp_')"""
 """A type or relation of the session's own that hides one of PostgreSQL's or of the policy: temporary ones come first. Each
 relation but a sequence has a type of its name; base types are the arrays of these."""
 
+LONGEST: Final = 10_000
+"""Characters of a setting that are looked at: the facade keeps as many as it has memory for, and each statement asks anew."""
+
 _CLOCK_SQL = "pg_catalog.to_char(LOCALTIMESTAMP, 'YYYY-MM-DD HH24:MI:SS.US')"
 SELECT_LIST = ", ".join(
-    (*(f"pg_catalog.current_setting('{name}', true)" for name in NAMES), _CLOCK_SQL, "pg_catalog.pg_my_temp_schema()")
+    (
+        *(f"pg_catalog.left(pg_catalog.current_setting('{name}', true), {LONGEST + 1})" for name in NAMES),
+        _CLOCK_SQL,
+        "pg_catalog.pg_my_temp_schema()",
+    )
 )
 WIDTH = len(NAMES) + 2
 """Columns of it."""
@@ -52,10 +60,15 @@ def read_settings(values: Sequence[bytes | None]) -> Settings:
 
     An empty text, which is what a placeholder is left with after ROLLBACK, is None too.
 
-    Raises Refusal when the client's encoding would garble what the proxy adds.
+    Raises Refusal when the client's encoding would garble what the proxy adds, and for a value that was cut (`LONGEST`).
     """
     encoding = (values[NAMES.index("client_encoding")] or b"").decode()
-    return MappingProxyType(dict(zip((*NAMES, CLOCK), (text or None for text in decoded(values[:-1], encoding)), strict=True)))
+    texts = decoded(values[:-1], encoding)
+    for name, text in zip(NAMES, texts, strict=False):
+        if text is not None and len(text) > LONGEST:
+            told = f'private tables can only be queried while "{name}" has at most {LONGEST:,} characters'
+            raise Refusal(INVALID_PARAMETER_VALUE, told, hint=f"RESET {name}, or set it to less.")
+    return MappingProxyType(dict(zip((*NAMES, CLOCK), (text or None for text in texts), strict=True)))
 
 
 _SET = re.compile(r"""(?i)set\s+(?:(?:session|local)\s+)?("?dpproxy"?\s*\.\s*"?(?P<name>\w+)"?)""")

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from dpproxy.backends.base import BackendError, Runner
-from dpproxy.backends.duckdb import DuckDB, as_table
+from dpproxy.backends.duckdb import DuckDB
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.sql.template import KEPT
@@ -227,12 +227,3 @@ async def test_units_index_a_table_that_fits_the_memory(path: str, memory: str, 
     finally:
         await backend.close()
     assert found == bits
-
-
-@pytest.mark.parametrize("text", ["CREATE TEMP TABLE made(i INT)", "SELECT 1; SELECT 2", "", "SET threads = 1"])
-def test_what_is_read_is_one_query(text: str) -> None:
-    with duckdb.connect() as connection:
-        with pytest.raises(BackendError, match="not a query"):
-            as_table(connection, text)
-        assert as_table(connection, "SELECT 1 AS i UNION ALL SELECT NULL").to_pydict() == {"i": [1, None]}
-        assert connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(0,)]

@@ -10,8 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from dpproxy.errors import QUERY_CANCELED
-from dpproxy.limits.fair_share import LATELY, Account
-from dpproxy.limits.turns import Turns
+from dpproxy.limits import turns as turns_module
+from dpproxy.limits.fair_share import LATELY, QUANTUM, Account
+from dpproxy.limits.turns import RELAYED, Turns
+from dpproxy.session import client as client_module
+from dpproxy.session.client import ClientSession
+from dpproxy.session.inflow import Message
+from dpproxy.session.message_flow import MESSAGES, Step
+from dpproxy.session.tracker import Tracker
+from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from tests.session.texts import GROUPS, PRIVATE
 from tests.worlds.scripted import Stage
@@ -145,6 +152,95 @@ async def test_who_is_to_leave_does_not_wait(stage: Stage, clock: Clock) -> None
     assert report(await wire.until(b"E"))["M"] == "the policy has changed"
 
 
+KINDS = {
+    "Query": front.query(""),
+    "Parse": front.parse("", "SELECT 1"),
+    "Bind": front.bind("", "s", ()),
+    "Close": front.close("S", ""),
+    "Describe": front.describe("S", "s"),
+    "Execute": front.execute("none"),
+    "Flush": front.FLUSH,
+    "Sync": front.SYNC,
+    "FunctionCall": back.message(b"F", bytes(8)),
+    "CopyData": back.message(b"d", b""),
+    "CopyDone": back.message(b"c", b""),
+    "CopyFail": back.message(b"f", b"\0"),
+}
+
+
+async def test_every_kind_that_does_not_end_the_session_is_here() -> None:
+    ends = (Step.LEAVE, Step.INVALID)
+    assert KINDS.keys() == {each.name for each in MESSAGES if each.ready not in ends}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_kind_of_message_is_worked_on_beyond_its_turn(
+    stage: Stage, clock: Clock, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Each message is made to take a whole turn: then there are as many turns as messages, and others come between any two. The
+    messages are sent in one piece, and none is taken while the clock stands."""
+    wire, account = await indebted(stage)
+    neighbour = stage.server.turns.opened(("shop", "another neighbour"))
+    taken, take = 0, ClientSession.next
+
+    def costly(session: ClientSession) -> Message:
+        nonlocal taken
+        taken += 1
+        session.account.fresh += 2 * QUANTUM
+        return take(session)
+
+    monkeypatch.setattr(ClientSession, "next", costly)
+    wire.send(KINDS[kind] * 6, front.SYNC)
+    for number in range(1, 8):
+        await waits(account)
+        assert taken == number, "it is taken, and waits"
+        assert account.turn is not None
+        neighbour.fresh += 0.001
+        clock.now = account.turn
+        async with asyncio.timeout(60):
+            while account.turn == clock.now:
+                await asyncio.sleep(0.01)
+    monkeypatch.undo()
+    assert stage.server.turns.delayed()[ROLE][0] == 7
+    if kind in ("Query", "Sync", "FunctionCall"):
+        for _ in range(6):
+            await wire.until(b"Z")
+    await wire.until(b"Z")
+    clock.now = 1000.0
+    assert rows(await wire.query("SELECT 8")) == [("8",)], "the session goes on"
+    await wire.close()
+
+
+@pytest.mark.parametrize("piece", [front.SYNC * 200, front.FLUSH * 200 + front.SYNC], ids=["counted at a glance", "looked at"])
+async def test_what_is_passed_on_at_once_is_put_down_as_well(stage: Stage, monkeypatch: pytest.MonkeyPatch, piece: bytes) -> None:
+    """The clock goes on by ten milliseconds with each look: a piece of many messages is worth more than one of one."""
+    now = 0.0
+
+    def slower(name: str) -> None:
+        work = getattr(Tracker, name)
+
+        def longer(*given: object) -> None:
+            nonlocal now
+            now += 0.01
+            work(*given)
+
+        monkeypatch.setattr(Tracker, name, longer)
+
+    wire = await stage.connect()
+    account = list(stage.server.sessions())[-1].account
+    assert rows(await wire.query("SELECT 1")) == [("1",)]
+    before = account.fresh + account.taken
+    for module in (client_module, turns_module):
+        monkeypatch.setattr(module, "thread_time", lambda: now)
+    slower("passed")
+    slower("forward")
+    wire.send(piece)
+    await wire.until(b"Z")
+    assert now > 0
+    assert account.fresh + account.taken - before >= now - RELAYED
+    await wire.close()
+
+
 async def test_turns_of_many_sessions_of_a_role_are_counted_not_timed(stage: Stage, clock: Clock) -> None:
     """Of sixteen that wait, one goes on each time the line moves."""
     turns = stage.server.turns
@@ -155,7 +251,7 @@ async def test_turns_of_many_sessions_of_a_role_are_counted_not_timed(stage: Sta
         for account in accounts:
             account.fresh += 0.1
             turns.late(account)
-    begun = []
+    begun: list[int] = []
     while len(begun) < 15:
         clock.now += 0.01
         neighbour.fresh += 0.001

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import asyncpg
 import pytest
 
-from dpproxy.session import client
+from dpproxy.session import client, concern
 from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.memo import Memo
 from dpproxy.wire import frontend_build as front
@@ -200,7 +200,7 @@ async def test_however_many_messages_come_at_once_few_are_looked_at_in_one_turn(
     assert sum(sizes) == 60_001
     monkeypatch.setattr(Memo, "mentions", counted_look)
     monkeypatch.setattr(client.ClientSession, "_look", counted_turn)
-    monkeypatch.setattr(client, "LOOKS", 2_000)
+    monkeypatch.setattr(concern, "LOOKS", 2_000)
     wire.send(b"".join(front.query(f"SELECT {number} AS new") for number in range(900)))
     got = [rows(await wire.until(b"Z"))[0][0] for _ in range(900)]
     assert got == [str(number) for number in range(900)]

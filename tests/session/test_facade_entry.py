@@ -11,7 +11,7 @@ from dpproxy.errors import CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.limits.fair_share import Account
 from dpproxy.session import facade_entry
-from dpproxy.session.facade_entry import enter
+from dpproxy.session.facade_entry import enter, new_secret
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.wire import backend as back
 
@@ -77,3 +77,10 @@ async def test_a_facade_that_refuses_has_the_last_word(tmp_path: Path, monkeypat
     with pytest.raises(LinkLost):
         await entered(entrant, tmp_path, [REFUSED, WELCOME], monkeypatch)
     assert entrant.told == REFUSED
+
+
+@pytest.mark.parametrize(("minor", "size"), [(0, 4), (2, 32)])
+async def test_secrets_are_as_long_as_the_protocol_says_and_each_another(minor: int, size: int) -> None:
+    made = {new_secret(minor) for _ in range(50)}
+    assert {len(each) for each in made} == {size}
+    assert len(made) == 50

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
+from dpproxy.limits import turns
 from dpproxy.limits.fair_share import Account
+from dpproxy.session import link as link_module
 from dpproxy.session.link import FacadeLink, LinkLost
+from dpproxy.session.tracker import Tracker
 from dpproxy.wire import backend as back
-from dpproxy.wire.framing import PIECE
+from dpproxy.wire.framing import PIECE, BackendFramer
 
 pytestmark = pytest.mark.asyncio
 STATUS = back.parameter_status("TimeZone", "UTC")
@@ -119,3 +123,32 @@ async def test_the_conductor_hears_the_same_words() -> None:
     link.data_received(CANCELED + back.ready_for_query("I"))
     assert await link.read() == (b"E", EXCUSE)
     assert link.excuse is None
+
+
+@pytest.mark.parametrize("captured", [True, False])
+@pytest.mark.parametrize(("replies", "measured"), [(1, False), (1_000, True)])
+async def test_many_replies_in_one_piece_are_put_down_to_who_asked(
+    monkeypatch: pytest.MonkeyPatch, captured: bool, replies: int, measured: bool
+) -> None:
+    """The clock goes on by a second whenever a piece is looked through; a small piece is put down without a look at it."""
+    now = 0.0
+
+    def looked(look: Callable[..., object]) -> Callable[..., object]:
+        def longer(*given: object) -> object:
+            nonlocal now
+            now += 1.0
+            return look(*given)
+
+        return longer
+
+    client = Client()
+    link = FacadeLink(client)
+    if not captured:
+        await link.release()
+    monkeypatch.setattr(Tracker, "scan", looked(Tracker.scan))
+    monkeypatch.setattr(BackendFramer, "batch", looked(BackendFramer.batch))
+    for module in (link_module, turns):
+        monkeypatch.setattr(module, "thread_time", lambda: now)
+    link.data_received(back.ready_for_query("I") * replies)
+    assert now == 1.0
+    assert client.account.fresh == pytest.approx(1.0 if measured else turns.RELAYED)

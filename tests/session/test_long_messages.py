@@ -125,3 +125,22 @@ async def test_a_list_that_the_facade_makes_is_as_long_as_one_that_is_sent(world
     short = sql.replace("20000000", "200")
     assert tags(await wire.query(short))[-2:] == b"CZ"
     await wire.close()
+
+
+@pytest.mark.parametrize("name", ["dpproxy.epsilon", "dpproxy.notices", "dpproxy.accuracy"])
+async def test_a_setting_is_sent_no_further_than_it_is_looked_at(world: Town, name: str) -> None:
+    """The facade keeps a setting of any length, and each private statement asks for it. Nothing is charged."""
+    wire, spent = await Wire.open(world.port), world.spent()
+    await wire.login("ada", "town", "x")
+    await wire.query(f"SELECT pg_catalog.set_config('{name}', repeat('1', 100000000), false) IS NULL")
+    sizes: list[int] = []
+    collect = FacadeLink._collect
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FacadeLink, "_collect", lambda link, data: (sizes.append(len(data)), collect(link, data)))
+        said = report(await wire.query("SELECT count(*) FROM people"))
+    assert (said["C"], name in said["M"]) == ("22023", True)
+    assert sum(sizes) < 20_000
+    assert world.spent() == spent
+    await wire.query(f"RESET {name}")
+    assert tags(await wire.query("SELECT count(*) FROM people"))[-2:] == b"CZ"
+    await wire.close()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dpproxy.session.message_counts import counted, glance
 from dpproxy.session.tracker import REMEMBERED, SMALL, Counts, Tracker
 from dpproxy.wire import frontend_build as front
+from dpproxy.wire.framing import MOST
 
 TEXT, PARSE = front.query("SELECT 1"), front.parse("s", "SELECT 1")
 UNCONCERNED = {TEXT[5:], PARSE[5:]}
@@ -53,6 +54,11 @@ def test_a_piece_counts_as_its_messages(messages: list[bytes]) -> None:
 )
 def test_what_has_to_be_looked_at(data: bytes) -> None:
     assert counted(data, UNCONCERNED) is None
+
+
+def test_no_more_messages_are_counted_than_are_cut_at_once() -> None:
+    assert counted(front.SYNC * (MOST - 1), UNCONCERNED) == (0, MOST - 1, 0)
+    assert counted(front.SYNC * (MOST + 1), UNCONCERNED) is None
 
 
 def test_an_empty_piece_is_nothing() -> None:

@@ -15,6 +15,7 @@ from dpproxy.session import parameter_values
 from dpproxy.session.description import Description
 from dpproxy.session.parameter_values import UnplannedStatement, current, prepared
 from dpproxy.session.private_statement import PrivateStatement
+from dpproxy.sql.guard import MAX_LENGTH
 from dpproxy.sql.statements import Statement, split
 
 SQL = "SELECT date_trunc($1, joined) AS t, count(*) FROM people WHERE region = $2::text AND tags = $3 GROUP BY 1"
@@ -153,3 +154,20 @@ async def test_a_plan_that_stands_is_not_fitted_again(world: World) -> None:
     world.answers = lambda sql: replace(PLAN, outer="SELECT 2")
     assert (await world.current(private, "day", "x", None)).plan.outer == "SELECT 2"
     assert world.fitted == [SQL, SQL]
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_values_that_make_a_statement_too_long_are_not_written(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    """Looking for their places takes as long as all of them are. An array is not written."""
+    written: list[int] = []
+    spell = parameter_values.with_literals
+    monkeypatch.setattr(parameter_values, "with_literals", lambda sql, given: (written.append(1), spell(sql, given))[1])
+    found = UnplannedStatement(statement(), World(lambda _: PLAN).description, "internal", UNKNOWN)
+    room = MAX_LENGTH - len(SQL) - len("day")
+    if most:
+        with pytest.raises(Refusal, match="longer than") as refused:
+            found.valued(["day", "x" * (room + 1), "{x}"])
+        assert refused.value.sqlstate == "54001"
+    else:
+        assert "x" * room in found.valued(["day", "x" * room, "y" * MAX_LENGTH]).text
+    assert len(written) == 1 - most

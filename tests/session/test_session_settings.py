@@ -6,6 +6,7 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.session.session_settings import (
+    LONGEST,
     NAMES,
     WIDTH,
     check_hiding,
@@ -100,3 +101,13 @@ def test_temporary_things_are_asked_about_and_refused_by_name() -> None:
 )  # fmt: skip
 def test_times_as_postgresql_shows_them(value: str | None, expected: float | None) -> None:
     assert seconds(value) == (None if expected is None else pytest.approx(expected))
+
+
+@pytest.mark.parametrize("name", NAMES[:-2])
+def test_a_value_that_was_cut_is_refused(name: str) -> None:
+    key = name.removeprefix("dpproxy.")
+    assert read_settings(values(client_encoding=b"UTF8", **{key: b"x" * LONGEST}))[name] == "x" * LONGEST
+    with pytest.raises(Refusal, match=name) as refused:
+        read_settings(values(client_encoding=b"UTF8", **{key: b"x" * (LONGEST + 1)}))
+    assert refused.value.sqlstate == "22023"
+    assert f"RESET {name}" in (refused.value.hint or "")
