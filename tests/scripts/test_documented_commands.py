@@ -33,7 +33,7 @@ from tests.worlds.terminal import Terminal, commands_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES: Final = tuple(sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]))
-KINDS: Final = frozenset({"sh", "console", "sql", "yaml", "json", "text"})
+KINDS: Final = frozenset({"sh", "console", "sql", "yaml", "json", "text", "python"})
 """What a fence says that it holds. `text` is a drawing, `json` what a command prints."""
 
 BY_OTHERS: Final = {
@@ -42,6 +42,7 @@ BY_OTHERS: Final = {
     "docs/reference/sql.md": "test_tutorials.py",
     "docs/reference/catalogue-tables.md": "test_tutorials.py",
     "docs/why-is-my-number-off.md": "test_tutorials.py",
+    "docs/reference/python.md": "../test_public_api.py",
     "docs/policies/tutorial.md": "../authoring/test_tutorial.py",
 }
 """Pages whose blocks another test tries, with its file."""
