@@ -1,7 +1,7 @@
 """What the rules share that take an item out of FROM, or put another in its place.
 
-Knows: sqlglot's trees. Must not know: engines, which rule asks. This is no rule: `lateral_expressions`,
-`lateral_lookups` and `public_lists` call it.
+Knows: sqlglot's trees. Must not know: engines, which rule asks. This is no rule: `lateral_expressions`
+and `lateral_lookups` call it.
 """
 
 from __future__ import annotations

@@ -23,7 +23,6 @@ from dpproxy.plan.rewrite import (
     named_windows,
     parenthesised_joins,
     percentile_by_rank,
-    public_lists,
     recursion_levels,
     symmetric_aggregates,
     void_offsets,
@@ -43,12 +42,11 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("grouped_exists", grouped_exists.apply),
     # First of those that change FROM: all others look at the items of FROM one after the other, and see none inside parentheses.
     ("parenthesised_joins", parenthesised_joins.apply),
-    # Before `public_lists`, which would make a subquery of `unnest(ARRAY[p.a, p.b])`: a list of fixed length needs none.
+    # Before `lateral_lookups`: what can be put where its name stands needs no join.
     ("lateral_expressions", lateral_expressions.apply),
-    # These two read forms that no other rule makes or takes: they stand among those that change items of FROM.
-    ("public_lists", public_lists.apply),
+    # It reads a form that no other rule makes or takes: it stands among those that change items of FROM.
     ("percentile_by_rank", percentile_by_rank.apply),
-    # Behind both kinds of LATERAL above: what can be put where its name stands, or made by the facade, needs no join.
+    # Behind the other kind of LATERAL.
     ("lateral_lookups", lateral_lookups.apply),
     # Behind what changes items of FROM: it copies whole branches of a union, which are in their last form then.
     ("mixed_unions", mixed_unions.apply),
