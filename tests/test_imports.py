@@ -19,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 
 ORDER: tuple[str, ...] = (
-    "errors amounts table_terms derived_keys whole_file late_commands postgres_connections postgres_failures waiting_places demo_data",
+    "errors amounts budget_windows table_terms derived_keys whole_file late_commands postgres_connections postgres_failures waiting_places demo_data",
     "private_files",
     "wire telemetry policy",
     "operations sql",

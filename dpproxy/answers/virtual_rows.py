@@ -6,13 +6,14 @@ order of `sql.virtual_tables.VIRTUAL_TABLES`; values are PostgreSQL's text forms
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
-from dpproxy.amounts import ATTO, MICRO, Window
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.help_rows import help_rows
 from dpproxy.answers.standings import standings
+from dpproxy.budget_windows import WINDOWS
 from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.ledger.ledger import Standing, decimal
 from dpproxy.plan.model import LeftOut
@@ -46,22 +47,12 @@ def _standing(role: str, s: Standing) -> Row:
     return (role, s.scope, *epsilon, *delta, s.window, s.resets.isoformat() if s.resets else None, *lifetime)
 
 
-_WINDOWS: Mapping[Window, str] = {
-    "day": "DAILY",
-    "week": "WEEKLY",
-    "month": "MONTHLY",
-    "quarter": "QUARTERLY",
-    "year": "YEARLY",
-    "never": "NEVER",
-}
-
-
 def _remaining(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     """The tightest of the asker's budgets. That many statements add up to no more than what is left for one."""
     own = [held for held in dataset.applied_budgets(asker) if held.scope != "dataset"]
     least = min(standings(dataset.ledger, dataset.policy.dataset, own), key=lambda s: s.left_epsilon)
     limit, spent = (decimal(amount, MICRO) for amount in (least.limit_epsilon, least.spent_epsilon))
-    yield str(least.left_epsilon // asker.role.query.epsilon), limit, _WINDOWS[least.window], spent
+    yield str(least.left_epsilon // asker.role.query.epsilon), limit, WINDOWS[least.window].adjective, spent
 
 
 def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from dpproxy.amounts import ATTO, MICRO
+from dpproxy.budget_windows import WINDOWS, Window
 from dpproxy.ledger.ledger import decimal
 from dpproxy.policy.model import (
     Bounds,
@@ -33,7 +34,6 @@ from dpproxy.table_terms import TableName
 
 T = TypeVar("T")
 
-_PER_YEAR = {"day": 365.25, "week": 365.25 / 7, "month": 12.0, "quarter": 4.0, "year": 1.0, "never": 0.0}
 _OPEN = {ColumnRole.HIDDEN: 0, ColumnRole.UNIT: 1, ColumnRole.KEY: 1, ColumnRole.PLAIN: 2}
 _KIND = {ColumnRole.HIDDEN: "hidden", ColumnRole.UNIT: "unit", ColumnRole.KEY: "key", ColumnRole.PLAIN: "shown in aggregates"}
 
@@ -151,9 +151,9 @@ def _budget(where: str, old: Budget, new: Budget) -> Iterator[Change]:
         yield Change(Direction.OTHER, f"{where}.warn", "warnings come at other levels")
 
 
-def _faster(was: int, every: str, now: int, again: str) -> bool:
+def _faster(was: int, every: Window, now: int, again: Window) -> bool:
     """Whether more can be spent: in one window, or in a year of windows."""
-    return now > was or now * _PER_YEAR[again] > was * _PER_YEAR[every]
+    return now > was or now * WINDOWS[again].a_year > was * WINDOWS[every].a_year
 
 
 def _amount(amount: int, unit: int, budget: Budget) -> str:

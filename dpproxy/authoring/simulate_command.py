@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 
-from dpproxy.amounts import Window
 from dpproxy.authoring.cases import cases_beside, read_cases
 from dpproxy.authoring.progress import Progress, bar
 from dpproxy.authoring.query_log import Asked, Question, of_cases, read_log
@@ -25,6 +24,7 @@ from dpproxy.authoring.simulation import Line, Simulation, picture, table
 from dpproxy.authoring.spending import Habit, spending
 from dpproxy.authoring.trials import Trial, tried
 from dpproxy.authoring.workbench import open_workbench
+from dpproxy.budget_windows import WINDOWS, Window
 from dpproxy.facade.sample import Size
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
@@ -32,7 +32,6 @@ from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.review.verdicts import Answered, Bench, Verdict
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
-WINDOWS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year")
 
 
 def simulate(
@@ -66,7 +65,7 @@ def simulate(
         tuple(lines),
         spending(loaded.policy, habits, reloads),
         {factor: _lasts_scaled(bench, asked, factor, reloads) for factor in EPSILONS},
-        {window: _lasts(_renewed(loaded.policy, window), habits, reloads) for window in WINDOWS},
+        {window: _lasts(_renewed(loaded.policy, window), habits, reloads) for window, rule in WINDOWS.items() if rule.days},
     )
     print(table(found), end="")
     for path, text in ((report, table(found)), (svg, picture(found))):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
-from dpproxy.amounts import Window
-from dpproxy.ledger import window
+from dpproxy import budget_windows as windows
+from dpproxy.budget_windows import Window
 from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.status import AccountStatus
 from dpproxy.privacy.accountant import Limit, effective_epsilon
@@ -45,7 +45,7 @@ class BurnDown:
 
 def burn_down(account: AccountStatus, charges: Sequence[Charge], now: float) -> BurnDown:
     """Return the line of an account. `charges`: of its dataset, in order."""
-    begins = window.start(cast("Window", account.window), datetime.fromtimestamp(now, UTC)).timestamp()
+    begins = windows.start(cast("Window", account.window), datetime.fromtimestamp(now, UTC)).timestamp()
     own = [(charge.at.timestamp(), _loss(account, charge)) for charge in charges if charge.at.timestamp() >= begins]
     losses = [(at, loss) for at, loss in own if loss]
     if account.window == "never":

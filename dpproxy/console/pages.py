@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
-from dpproxy.amounts import Window
+from dpproxy import budget_windows as windows
+from dpproxy.budget_windows import Window
 from dpproxy.console import sums
 from dpproxy.console.burn_down import BurnDown, burn_down
 from dpproxy.console.forms import parted
 from dpproxy.console.source import Source
-from dpproxy.ledger import window
 from dpproxy.operations.status import Status
 
 Values = dict[str, Any]
@@ -82,7 +82,7 @@ def _longest(statuses: Sequence[Status], dataset: str, now: float) -> float:
     """When the dataset's own window began: charges since then are added up."""
     at = dt.datetime.fromtimestamp(now, dt.UTC)
     kinds = [a.window for a in statuses[0].accounts if a.dataset == dataset and a.scope == "dataset"]
-    return window.start(cast("Window", kinds[0]), at).timestamp() if kinds else 0.0
+    return windows.start(cast("Window", kinds[0]), at).timestamp() if kinds else 0.0
 
 
 def _burn_downs(source: Source, statuses: Sequence[Status], now: float) -> list[BurnDown]:

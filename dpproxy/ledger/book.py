@@ -18,8 +18,8 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from dpproxy.amounts import Window
-from dpproxy.ledger import window as windows
+from dpproxy import budget_windows as windows
+from dpproxy.budget_windows import Window
 from dpproxy.ledger.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Migrated, Named, Opened
 from dpproxy.ledger.ledger import (
     BudgetExhausted,
@@ -131,7 +131,7 @@ class Book:
         """What counts as spent in the current window, and the limit with grants, as `new` finds it; nothing but grants
         if exhausted."""
         account = self._accounts.get(key, UNUSED).on(at)
-        opening = account.openings[windows.WINDOWS.index(limit.window)]
+        opening = account.opening(limit.window)
         first = opening.first or new
         base = tuned(limit, first) if first else limit
         if self._is_exhausted(limit.window, at):

@@ -17,7 +17,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from dpproxy.amounts import ATTO, MICRO, Window
+from dpproxy.amounts import ATTO, MICRO
+from dpproxy.budget_windows import Window
 from dpproxy.errors import CANNOT_CONNECT_NOW, CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OperatorError, Refusal
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss

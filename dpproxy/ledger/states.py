@@ -1,7 +1,8 @@
 """An account with its windows, and all accounts of a record as one JSON value (a checkpoint).
 
 Knows: losses, windows, JSON. Must not know: entries, limits, who may spend. `decoded` is the inverse of `encoded`; equal
-accounts give equal text, whatever their order. Each loss is written once, as most windows of an account began alike.
+accounts give equal text, whatever their order. Each loss is written once, as most windows of an account began alike. Openings are
+written in the order of the kinds of window; a checkpoint names these kinds where they are not `FIRST_KINDS`.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
-from dpproxy.ledger import window as windows
+from dpproxy import budget_windows as windows
+from dpproxy.budget_windows import Window
 from dpproxy.ledger.ledger import LedgerCorrupt, Scope
 from dpproxy.privacy.loss import ZERO, Loss
 
 AccountKey = tuple[str, Scope, str]
 """(dataset, scope, name)"""
+FIRST_KINDS: Final = ("day", "week", "month", "quarter", "year", "never")
+"""The kinds of window of a checkpoint that names none."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,18 @@ class Opening:
 @dataclass(frozen=True)
 class Account:
     """An account adds up losses. `total` is of all time: a charge is one addition, whatever windows there are; a window's
-    spending is the total since its opening. `openings[i]` is for WINDOWS[i], as of `day`."""
+    spending is the total since its opening. `openings[i]` is for KINDS[i], as of `day`."""
 
     total: Loss = ZERO
     charges: int = 0
     day: dt.date | None = None
-    openings: tuple[Opening, ...] = tuple(Opening(windows.EPOCH) for _ in windows.WINDOWS)
+    openings: tuple[Opening, ...] = tuple(Opening(windows.EPOCH) for _ in windows.KINDS)
     earlier: tuple[Opening, ...] = ()
     """Of each kind the window before, for a clock that turns out to have been ahead; empty where nothing is known."""
+
+    def opening(self, window: Window) -> Opening:
+        """Return the window of one kind."""
+        return self.openings[windows.KINDS.index(window)]
 
     def on(self, at: dt.datetime) -> Account:
         """Return the same account with the windows that hold `at`."""
@@ -66,10 +74,15 @@ class Account:
         openings = []
         for i, start in enumerate(starts):
             same = [o for o in (self.openings[i], *self.earlier[i : i + 1]) if o.start == start]
-            before = [o for o in known if o.start <= start]
-            last = max(before, key=lambda o: (o.total.epsilon, o.total.delta, o.total.rdp), default=Opening(start))
-            openings.append(same[0] if same else Opening(start, last.total, first=last.first))
+            openings.append(same[0] if same else _unseen(start, known))
         return replace(self, day=day, openings=tuple(openings), earlier=())
+
+
+def _unseen(start: dt.datetime, known: Iterable[Opening]) -> Opening:
+    """Return an opening of which nothing is recorded: all counts in it that was spent since some window opened before it."""
+    before = [o for o in known if o.start <= start]
+    last = max(before, key=lambda o: (o.total.epsilon, o.total.delta, o.total.rdp), default=Opening(start))
+    return Opening(start, last.total, first=last.first)
 
 
 UNUSED = Account()
@@ -96,7 +109,7 @@ def day_of(at: dt.datetime) -> dt.date:
 @lru_cache(maxsize=256)
 def _starts(day: dt.date) -> tuple[dt.datetime, ...]:
     at = dt.datetime.combine(day, dt.time(), dt.UTC)
-    return tuple(windows.start(w, at) for w in windows.WINDOWS)
+    return tuple(windows.start(w, at) for w in windows.KINDS)
 
 
 @dataclass(frozen=True)
@@ -131,6 +144,7 @@ def encoded(state: State) -> Any:
     accounts = [[*key, *_account(account, losses, state.schema)] for key, account in sorted(state.accounts.items())]
     times = {"clock": _text(state.clock), "exhausted": _text(state.exhausted)}
     found = {"ledger": state.ledger, "schema": state.schema, "accounts": accounts, "losses": losses.to_json()} | times
+    found |= {} if windows.KINDS == FIRST_KINDS else {"windows": list(windows.KINDS)}
     if state.schema < 3:
         return found
     return found | {"closures": state.closures, "names": [[*key, account] for key, account in sorted(state.names.items())]}
@@ -148,7 +162,8 @@ def decoded(data: Any) -> State:
     """Read what `encoded` made. Raises LedgerCorrupt for anything else."""
     try:
         losses: list[Loss] = [Loss.from_json(loss) for loss in data["losses"]]
-        accounts = {(dataset, scope, name): _read(rest, losses) for dataset, scope, name, *rest in data["accounts"]}
+        kinds = tuple(data.get("windows", FIRST_KINDS))
+        accounts = {(dataset, scope, name): _read(rest, losses, kinds) for dataset, scope, name, *rest in data["accounts"]}
         names = {(dataset, of): account for dataset, of, account in data.get("names", ())}
         times, closures = (_time(data["clock"]), _time(data["exhausted"])), int(data.get("closures", 0))
         return State(str(data["ledger"]), int(data["schema"]), *times, accounts, closures, names)
@@ -156,12 +171,20 @@ def decoded(data: Any) -> State:
         raise LedgerCorrupt("a checkpoint of the ledger cannot be read") from error
 
 
-def _read(fields: list[Any], losses: list[Loss]) -> Account:
-    total, charges, day, openings, *more = fields
-    found, earlier = _openings(openings, losses), _openings(more[0] if more else (), losses)
-    if len(found) != len(windows.WINDOWS) or len(earlier) not in (0, len(found)):
+def _read(fields: list[Any], losses: list[Loss], kinds: tuple[str, ...]) -> Account:
+    """An account of a checkpoint with these kinds of window. One of a kind that the checkpoint did not know is taken to have
+    opened as early as can be, and nothing is known of those before it."""
+    total, charges, written, listed, *more = fields
+    day = None if written is None else dt.date.fromisoformat(written)
+    openings, earlier = _openings(listed, losses), _openings(more[0] if more else (), losses)
+    if len(openings) != len(kinds) or len(earlier) not in (0, len(kinds)) or not set(kinds) <= set(windows.KINDS):
         raise ValueError("an account has one opening for each window")
-    return Account(losses[total], int(charges), None if day is None else dt.date.fromisoformat(day), found, earlier)
+    if kinds != windows.KINDS:
+        starts = [windows.EPOCH] * len(windows.KINDS) if day is None else _starts(day)
+        known = dict(zip(kinds, openings, strict=True))
+        openings = tuple(known.get(w) or _unseen(at, openings) for w, at in zip(windows.KINDS, starts, strict=True))
+        earlier = ()
+    return Account(losses[total], int(charges), day, openings, earlier)
 
 
 def _openings(fields: Iterable[Any], losses: list[Loss]) -> tuple[Opening, ...]:

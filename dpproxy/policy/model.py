@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final, Literal
 
-from dpproxy.amounts import Window
+from dpproxy.budget_windows import Window
 from dpproxy.table_terms import TableName
 
 Value = str | int | bool | Decimal | dt.date | None

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import cast, get_args
 
-from dpproxy.amounts import Window
+from dpproxy.budget_windows import KINDS, Window
 from dpproxy.policy import names, scalars
 from dpproxy.policy.model import PARAMETER_BYTES, Budget, Previews, QueryLimits, Role, User
 from dpproxy.policy.password import parse_verifier
@@ -31,7 +31,7 @@ def read_budget(reader: Reader, node: Node, title: str) -> Budget | None:
         return None
     epsilon = epsilon_of(reader, keys["epsilon"], f"{title} epsilon") if "epsilon" in keys else None
     delta = delta_of(reader, keys["delta"], f"{title} delta") if "delta" in keys else 0
-    every = reader.choice(keys["every"], "`every`", get_args(Window)) if "every" in keys else "never"
+    every = reader.choice(keys["every"], "`every`", KINDS) if "every" in keys else "never"
     warn = _percents(reader, keys["warn"]) if "warn" in keys else Budget.warn
     if epsilon is None or delta is None or every is None:
         return None

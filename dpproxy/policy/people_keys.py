@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from dpproxy.amounts import Window
+from dpproxy.budget_windows import KINDS
 from dpproxy.policy.key_types import (
     COUNT,
     FLAG,
@@ -49,7 +49,7 @@ BUDGET = Part(
         ),
         "every": PolicyKey(
             "When a new budget starts (default never).",
-            one_of(get_args(Window)),
+            one_of(KINDS),
             "What is learned adds up over windows: twelve months of epsilon 1 are epsilon 12 a year at most.",
             "month",
         ),

@@ -60,7 +60,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
-from dpproxy.amounts import ATTO, MICRO, Window
+from dpproxy.amounts import ATTO, MICRO
+from dpproxy.budget_windows import Window
 from dpproxy.privacy.loss import NANO, ORDERS, PICO, RESERVES, Loss, discrete_laplace_rdp, gaussian_cost, hockey_stick
 
 RESERVE_PARTS = 25

@@ -7,11 +7,12 @@ are here, each with its reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dpproxy.amounts import ATTO, MICRO, Window
+from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.data_identity import data_of, file_of
+from dpproxy.budget_windows import WINDOWS
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
@@ -26,8 +27,6 @@ QUERY_EPSILON = 10 * MICRO  # odds of 22,000 to 1 from a single answer
 MONTH_EPSILON = 20 * MICRO  # odds of 480 million to 1
 DELTA = ATTO // 10_000  # one in ten thousand: any dataset of 10,000 people may expose one outright
 BOUND_PRODUCT = 100_000  # rows times groups: counts of fewer people than that drown
-WINDOWS_A_MONTH: Mapping[Window, int] = {"day": 31, "week": 5, "month": 1, "quarter": 1, "year": 1, "never": 1}
-"""How often a budget may be spent within 31 days; one of a longer window may be spent in its first month."""
 
 
 def doubts(loaded: Loaded, catalog: Catalog | None) -> tuple[Problem, ...]:
@@ -81,7 +80,7 @@ class _Doubts:
             yield self._at([("roles", role.name, "query")], what, fix, "greedy-query")
 
     def _month(self, role: Role) -> Iterator[Problem]:
-        times = WINDOWS_A_MONTH[role.budget.every]
+        times = WINDOWS[role.budget.every].a_month
         spent = role.budget.epsilon * times
         if spent > MONTH_EPSILON:
             how = f" ({times} times {epsilon(role.budget.epsilon)})" if times > 1 else ""

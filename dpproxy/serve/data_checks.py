@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import difflib
 from pathlib import Path
-from typing import get_args
 
-from dpproxy.amounts import Window
 from dpproxy.answers.table_access import TableAccess
 from dpproxy.backends.base import Backend, BackendError
+from dpproxy.budget_windows import KINDS
 from dpproxy.limits.engine_seats import share
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import check
@@ -208,7 +207,7 @@ async def doubts(loaded: Loaded, catalog: Catalog, backend: Backend) -> tuple[Pr
 
 def _greedy(loaded: Loaded) -> list[Problem]:
     """Roles that can leave nothing of the dataset's budget to the others, or to the rest of its window."""
-    policy, windows = loaded.policy, get_args(Window)
+    policy, windows = loaded.policy, KINDS
     fix = "give roles less than all of them may spend together, or raise the dataset's `budget`"
     found = []
     for name, role in policy.roles.items():

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dpproxy.budget_windows import KINDS, WINDOWS
+
+_ADJECTIVES = [rule.adjective for rule in WINDOWS.values()]
+
 
 @dataclass(frozen=True)
 class VirtualColumn:
@@ -47,7 +51,7 @@ VIRTUAL_TABLES: dict[str, VirtualTable] = {
         ("delta_spent", "numeric", "delta that this window's charges come to together"),
         ("delta_limit", "numeric", "delta that may be spent in a window"),
         ("delta_left", "numeric", "delta that statements may still be charged: what charges are composed at is kept apart"),
-        ('"window"', "text", "how long a window is: day, week, month, quarter, year, or never (one window for ever)"),
+        ('"window"', "text", f"how long a window is: {', '.join(KINDS[:-1])}, or never (one window for ever)"),
         ("resets", "timestamptz", "when the next window begins; NULL: never"),
         ("epsilon_lifetime", "numeric", "epsilon of all windows so far, added up"),
         ("delta_lifetime", "numeric", "delta of all windows so far, added up"),
@@ -95,7 +99,7 @@ VIRTUAL_TABLES: dict[str, VirtualTable] = {
             "may turn out to be more",
         ),
         ("budget_limit", "numeric", "epsilon that may be spent in a window"),
-        ("budget_window", "text", "how long a window is: DAILY, WEEKLY, MONTHLY, QUARTERLY, YEARLY or NEVER"),
+        ("budget_window", "text", f"how long a window is: {', '.join(_ADJECTIVES[:-1])} or {_ADJECTIVES[-1]}"),
         ("budget_spent", "numeric", "what this window's charges come to together, as in dpproxy.budget"),
     ),
 }  # fmt: skip

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpproxy import budget_windows as windows
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import window as windows
 from dpproxy.ledger.book import TOLERANCE, Book
 from dpproxy.ledger.entries import Checkpoint, ClockWrong, Opened
 from dpproxy.ledger.journal import since_boot
@@ -168,7 +168,7 @@ def test_no_window_has_more_left_than_real_time_would_give(before: list[Step], w
     run([(what, hours) for what, hours in after if what != "jump"])
     again = Book(1000 * DAY)
     again.restore(7, Checkpoint(book.checkpoint().state))
-    for window in windows.WINDOWS:
+    for window in windows.KINDS:
         truth = sum(at >= windows.start(window, real) for at in spent)
         for one in (book, again):
             standing = one.standing(("shop", "role", "r"), Limit(10**12, window=window), real)

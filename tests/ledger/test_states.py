@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.ledger import window as windows
+from dpproxy import budget_windows as windows
 from dpproxy.ledger.ledger import LedgerCorrupt
 from dpproxy.ledger.states import Account, State, begun, decoded, encoded
 from dpproxy.privacy.loss import ZERO, Loss
@@ -37,7 +37,7 @@ def test_a_window_holds_the_charges_of_its_days(charges: list[tuple[int, int]]) 
     """Of each kind: the sum of the charges since it began, and what the first of them cost."""
     account, last = account_of(charges), START + dt.timedelta(days=max((d for d, _ in charges), default=0))
     account = account.on(last)
-    for opening, kind in zip(account.openings, windows.WINDOWS, strict=True):
+    for opening, kind in zip(account.openings, windows.KINDS, strict=True):
         begins = windows.start(kind, last)
         inside = [e for day, e in charges if START + dt.timedelta(days=day) >= begins]
         assert opening.start == begins
@@ -52,7 +52,7 @@ def test_a_clock_set_back_forgives_nothing(charges: list[tuple[int, int]], to: i
     account, now = account_of(charges), START + dt.timedelta(days=to)
     moved = account.back(now)
     assert moved.total == account.total
-    for opening, kind in zip(moved.openings, windows.WINDOWS, strict=True):
+    for opening, kind in zip(moved.openings, windows.KINDS, strict=True):
         begins = windows.start(kind, now)
         spent = sum(e for day, e in charges if begins <= START + dt.timedelta(days=day) <= now)
         assert moved.total.since(opening.total).epsilon >= spent
@@ -72,6 +72,24 @@ def test_a_state_comes_back_from_its_json(charges: list[tuple[int, int]]) -> Non
     assert json.dumps(encoded(replace(state, accounts=dict(reversed(state.accounts.items()))))) == text
 
 
+@given(days, st.sampled_from(windows.KINDS), st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_a_checkpoint_without_a_kind_of_window_forgives_nothing(charges: list[tuple[int, int]], new: str, later: int) -> None:
+    """As when a version that knows one kind more reads it: in that window counts at least what was charged on its days."""
+    data = encoded(state_of(charges))
+    place = windows.KINDS.index(new)
+    data["windows"] = [kind for kind in windows.KINDS if kind != new]
+    for account in data["accounts"]:
+        for openings in account[6:]:
+            del openings[place : place + 1]
+    kept, read = (state.accounts["shop", "role", "a"] for state in (state_of(charges), decoded(json.loads(json.dumps(data)))))
+    now = START + dt.timedelta(days=max((d for d, _ in charges), default=0) + later)
+    for kind, ours, theirs in zip(windows.KINDS, kept.on(now).openings, read.on(now).openings, strict=True):
+        assert theirs.start == ours.start
+        assert read.total.since(theirs.total).epsilon >= kept.total.since(ours.total).epsilon
+        assert kind == new or theirs == ours
+
+
 def test_nothing_costs_nothing() -> None:
     account = Account().on(START)
     assert begun(account.openings, ZERO) == account.openings
@@ -87,3 +105,7 @@ def test_what_encoded_does_not_make_is_refused(spoil: str) -> None:
     broken["accounts"][-1][6].pop()
     with pytest.raises(LedgerCorrupt, match="checkpoint"):
         decoded(broken)
+    later = encoded(state_of([(1, 5)]))
+    later["windows"] = ["day", "week", "month", "quarter", "decade", "never"]
+    with pytest.raises(LedgerCorrupt, match="checkpoint"):
+        decoded(later)
