@@ -1,5 +1,5 @@
 # Sourced by the scripts beside it: leaves in $python an interpreter that has dpproxy with everything it needs, as
-# pyproject.toml and constraints.txt say. Made in .venv on first use, and again when those files change.
+# pyproject.toml and constraints.txt say. Made in .venv on first use, and brought up to date when those files change.
 # DPPROXY_VENV=FOLDER uses an environment made elsewhere as it is. PYTHON=... chooses the interpreter to start from.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -23,12 +23,22 @@ stamp_of() { # what the environment depends on: the two files, the interpreter, 
     { cat "$root/pyproject.toml" "$root/constraints.txt" && "$1" --version && printf '%s\n' "$root"; } | cksum
 }
 
+made_here() { # by this interpreter, in this folder: then it is brought up to date in place, since others may be running in it
+    local base=$1 venv=$2
+    [ "$("$venv/bin/python" --version 2>/dev/null)" = "$("$base" --version)" ] &&
+        head -n 3 "$venv/bin/pip" 2>/dev/null | grep -qF "$venv/bin/python"
+}
+
 install_into() {
     local base=$1 venv=$2
-    say "making $venv (a minute or two, once)"
-    if ! "$base" -m venv --clear "$venv" >&2; then
-        say "could not make a virtual environment: on Debian and Ubuntu install python3-venv"
-        return 1
+    if made_here "$base" "$venv"; then
+        say "bringing $venv up to date"
+    else
+        say "making $venv (a minute or two, once)"
+        if ! "$base" -m venv --clear "$venv" >&2; then
+            say "could not make a virtual environment: on Debian and Ubuntu install python3-venv"
+            return 1
+        fi
     fi
     "$venv/bin/python" -m pip install --no-input -c "$root/constraints.txt" -e "${root}[dev]" 2>&1 |
         tee "$venv/install.log" | awk '/^Collecting|^Installing collected/ { print "  " $1, $2; fflush() }' >&2
