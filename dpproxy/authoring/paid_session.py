@@ -27,7 +27,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import launched
 
-LEAST_EPSILON = Decimal("0.000001")  # the finest epsilon that a ledger counts
+FINEST = Decimal("0.000001")  # the finest epsilon that a ledger counts
 DELTA = Decimal("0.000001")  # of all questions together: that a value of one person is shown after all
 THRESHOLDS = 20  # of a role's delta thresholds may take a part only: a twentieth is within each `privacy.accountant.Shares`
 _WORD = "of a draft"
@@ -86,9 +86,7 @@ async def _shared(connection: Any, asked: Sequence[Asked], epsilon: Decimal, kep
 
 async def _answer(connection: Any, asked: Asked, epsilon: Decimal) -> Answer | None:
     """Ask one question; None where it is refused, which costs nothing."""
-    cost = epsilon.quantize(
-        max(LEAST_EPSILON, Decimal(1).scaleb(epsilon.adjusted() - 2)), ROUND_FLOOR
-    )  # three digits, to be read
+    cost = epsilon.quantize(max(FINEST, Decimal(1).scaleb(epsilon.adjusted() - 2)), ROUND_FLOOR)  # three digits, to be read
     try:
         await connection.execute("SELECT set_config('dpproxy.epsilon', $1, false)", f"{cost:f}")
         told = await connection.fetch(f"EXPLAIN (FORMAT JSON) {asked.sql}")
