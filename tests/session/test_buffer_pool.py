@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.session.buffer_pool import FREE, OF_USER, BufferPool
+from dpproxy.session.buffer_pool import FREE, OF_ALL, OF_USER, BufferPool
 from dpproxy.wire.framing import MAX_MESSAGE
 
 OF_ONE, ALL = 100, 250
@@ -128,3 +128,53 @@ def test_whole_messages_count_where_there_is_no_room_for_them() -> None:
     assert not pool.hold(more, 0, FREE + 1)
     assert pool.hold(ada, 0, 0)
     assert (pool.held, more.told) == (1, 1)
+
+
+def test_who_asks_again_keeps_its_place() -> None:
+    pool = BufferPool(OF_ONE, ALL)
+    ada, first, second = (Session("ada") for _ in range(3))
+    assert pool.hold(ada, 0, FREE + OF_ONE)
+    assert not pool.hold(first, 0, FREE + 60)
+    assert not pool.hold(second, 0, FREE + 60)
+    assert not pool.hold(first, 0, FREE + 80)
+    pool.leave(ada)
+    assert (first.told, second.told, pool.held) == (1, 0, 80)
+
+
+def test_who_leaves_waits_no_more() -> None:
+    pool = BufferPool(OF_ONE, ALL)
+    ada, gone = Session("ada"), Session("ada")
+    assert pool.hold(ada, 0, FREE + OF_ONE)
+    assert not pool.hold(gone, 0, FREE + 50)
+    pool.leave(gone)
+    pool.leave(ada)
+    assert (gone.told, pool.held) == (0, 0)
+
+
+def test_where_all_have_no_room_nobody_comes_before_the_first() -> None:
+    """Or those who want little would keep those who want much waiting for ever. The last byte of the room is room."""
+    pool = BufferPool(OF_ONE, ALL)
+    ada, eve, cyd, bob, dan = (Session(user) for user in ("ada", "eve", "cyd", "bob", "dan"))
+    assert pool.hold(ada, 0, FREE + OF_ONE)
+    assert pool.hold(eve, 0, FREE + OF_ONE)
+    assert not pool.hold(cyd, 0, FREE + 60)
+    assert not pool.hold(bob, 0, FREE + 1)
+    assert pool.hold(ada, 0, FREE + 90)
+    assert (cyd.told, bob.told, pool.held) == (1, 0, ALL)
+    assert not pool.hold(dan, 0, FREE + 1)
+    pool.leave(eve)
+    assert (bob.told, dan.told) == (1, 1)
+
+
+def test_what_a_user_holds_already_is_not_asked_for_twice() -> None:
+    pool, ada = BufferPool(OF_ONE, ALL), Session("ada")
+    assert pool.hold(ada, FREE + 60, FREE + 60)
+    assert pool.hold(ada, FREE + 60, FREE + OF_ONE)
+    assert pool.held == OF_ONE
+
+
+def test_one_user_has_a_quarter_of_the_room() -> None:
+    pool = BufferPool()
+    sessions = [Session(user) for user in "abcde" for _ in range(2)]
+    assert [pool.hold(each, 0, MAX_MESSAGE + 1) for each in sessions].count(True) == 8
+    assert pool.held <= OF_ALL == 4 * OF_USER < 129 << 20

@@ -150,6 +150,14 @@ def test_who_is_sent_away_holds_nothing_any_more() -> None:
     client.inflow.rest()
     client.inflow.settle()
     assert client.pool.held == 0
+    client.relayed(query(MB)[:100])
+    assert client.pool.held == 0, "what comes while its connection is closed"
+
+
+def test_whole_messages_take_their_room_where_there_is_none() -> None:
+    client = Client(BufferPool(0, 0))
+    client.queued(query(MB))
+    assert (client.pool.held, client.transport.reading) == (MB - FREE, False)
 
 
 def test_messages_that_are_not_cut_yet_wait_like_those_that_are() -> None:
@@ -170,3 +178,12 @@ def test_messages_that_are_not_cut_yet_wait_like_those_that_are() -> None:
     assert (len(client.inflow.queue), client.inflow.more) == (MOST, False)
     assert client.pool.held == size * (MOST + 1) + MB - FREE
     assert client.inflow.half == Half(2 * MOST, 100, MB)
+
+
+def test_who_is_read_from_has_no_unfinished_message_before_the_rest_is_cut() -> None:
+    """However little there is of what is whole."""
+    client = Client(BufferPool())
+    client.queued(query(10) * (MOST + 1) + query(MB)[:100])
+    assert client.inflow.more
+    assert client.transport.reading
+    assert client.inflow.half is None

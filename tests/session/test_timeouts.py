@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from dpproxy.limits.session_limits import SessionLimits, Watch
 from dpproxy.server.server import Server
+from dpproxy.session import half_messages
 from dpproxy.session.client import ClientSession
 from dpproxy.session.session_settings import seconds
 from dpproxy.wire import frontend_build as front
@@ -88,6 +89,16 @@ async def test_slow_loris(hurried: Hurried) -> None:
         if wire.reader.at_eof() or wire.reader.exception():
             return
     pytest.fail("it was listened to for five minutes")
+
+
+async def test_a_message_that_does_not_go_on_ends_its_session_alone(hurried: Hurried, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half_messages, "PAUSE", 0.2)
+    at = await hurried(transaction=2)  # so that it is looked each half of a second
+    wire, other = await at.connect(), await at.connect()
+    wire.send(front.query("SELECT 1")[:-1])
+    assert report(await wire.until(b"E"))["M"] == half_messages.STOPPED
+    assert rows(await other.query("SELECT 1")) == [("1",)]
+    await other.close()
 
 
 async def test_idle(hurried: Hurried) -> None:
