@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dpproxy.facade.sample import Size, identifier, sample
+from dpproxy.facade.sample import Size, identifier, rows_of_own_keys, sample
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy
 from dpproxy.table_terms import TableName
@@ -126,6 +126,8 @@ class _Maker:
         self._troubled(shape, rules, columns, owners)
         if not rules.one:
             self._grown(shape, rules, columns, owners.count(self._outlier))
+        first = rows_of_own_keys(rules, columns)
+        columns = {name: [values[i] for i in first] for name, values in columns.items()}
         owners = self._owners(rules, columns)
         self._done[shape.name] = columns, owners
         made = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})

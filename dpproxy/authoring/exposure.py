@@ -180,7 +180,11 @@ def _table(where: str, old: TablePolicy | None, new: TablePolicy | None) -> Iter
         )
     if old.one != new.one:
         yield Change(Direction.NOISE, f"{where}.unique", "holds one row a unit" if new.one else "may hold several rows a unit")
-    elif not new.public and old.bounds != new.bounds:
+    if old.keys != new.keys:
+        yield Change(
+            Direction.OTHER, f"{where}.keys", "lists other keys, by which rows may be joined: check that they are unique"
+        )
+    if not new.public and old.one == new.one and old.bounds != new.bounds:
         yield Change(Direction.NOISE, f"{where}.bounds", _bounds(old.bounds, new.bounds))
     for place, a, b in _paired(where, old.columns, new.columns):
         yield from _column(place, a, b, new.public)

@@ -9,7 +9,7 @@ invented words. Units differ in activity: a lognormal distribution whose `skew` 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -62,6 +62,19 @@ def sample(
         yield catalog.tables[table.name], maker.table(table)
 
 
+def rows_of_own_keys(table: TablePolicy, columns: Mapping[str, Sequence[Any]]) -> list[int]:
+    """Return the places of rows that are left where, of those that share the values of a listed key, only the first stays."""
+    number = len(next(iter(columns.values()), ()))
+    left, seen = [], set[tuple[Any, ...]]()
+    for row in range(number):
+        keys = {(key, *(columns[name][row] for name in key)) for key in table.keys if all(name in columns for name in key)}
+        values = {key for key in keys if None not in key}
+        if seen.isdisjoint(values):
+            left.append(row)
+            seen |= values
+    return left
+
+
 def _in_order(policy: Policy) -> Iterator[TablePolicy]:
     """Private tables, each after the one that its path to the unit leads to."""
     waiting = [t for t in policy.tables.values() if t.unit is not None]
@@ -98,6 +111,9 @@ class _Maker:
             else:
                 values = self._column(shape, column, table.columns.get(column.name), made.owners)
             made.columns[column.name] = values
+        first = rows_of_own_keys(table, made.columns)
+        made.owners = made.owners[first]
+        made.columns = {name: [values[i] for i in first] for name, values in made.columns.items()}
         return pa.table(
             {name: pa.array([None if v is None else str(v) for v in vs], pa.string()) for name, vs in made.columns.items()}
         )

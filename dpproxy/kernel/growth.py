@@ -14,7 +14,8 @@ it is read (`Share.late`) counts there. A subquery that reads nothing around it 
 value; an EXISTS of equalities alone that stands among the conditions of a join is a join by these. Where the frame of a window
 begins anew for each row, it is gone through again for each row.
 
-A unit whose rows become many is one whose presence costs time: beyond `TIMES` or `POWER` nothing runs, whoever is there.
+A unit whose rows become many is one whose presence costs time: beyond `TIMES`, `PAIRED` or `POWER` nothing runs, whoever is
+there.
 """
 
 from __future__ import annotations
@@ -60,6 +61,8 @@ TIMES = 30_000
 """Rows of a relation for one row of a unit: the days of 80 years."""
 POWER = 2
 """Rows of a unit may meet its others, and these pairs no third ones again."""
+PAIRED = 300
+"""Rows of a relation for such a pair: pairs are many already."""
 UNCOUNTED = 10_000
 """What public tables count as that nobody counted."""
 HANDED, LOOKED_UP = 10_000, 100_000
@@ -95,8 +98,8 @@ class Growth:
 
     def _counted(self, size: Size, private: bool) -> None:
         if private:
-            if size.times > TIMES or size.power > POWER:
-                refuse(f"a row of a unit becomes more than {TIMES} rows, or pairs of its rows are paired again")
+            if size.times > (PAIRED if size.power == POWER else TIMES) or size.power > POWER:
+                refuse(f"a row of a unit becomes more than {TIMES} rows, a pair {PAIRED}, or pairs of its rows are paired again")
             self.largest = max(self.largest, size)
         else:
             self.read = max(self.read, size)

@@ -86,10 +86,10 @@ def leaves(policy: Policy, catalog: Catalog) -> Leaves:
     return MappingProxyType(found)
 
 
-def _unique(known: CatalogTable, claimed: frozenset[str]) -> tuple[frozenset[str], ...]:
+def _unique(known: CatalogTable, claimed: frozenset[tuple[str, ...]]) -> tuple[frozenset[str], ...]:
     """Columns no two rows share all values of: the backend's keys, and those that the policy claims (`policy.data_claims`)."""
     source = {c.name: c.source for c in known.columns}
-    keys = [*filter(None, (known.primary_key, *known.unique)), *((name,) for name in sorted(claimed))]
+    keys = [*filter(None, (known.primary_key, *known.unique)), *sorted(claimed)]
     return tuple(frozenset(source[name] for name in key) for key in keys if all(name in source for name in key))
 
 

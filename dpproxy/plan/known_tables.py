@@ -91,7 +91,7 @@ class KnownTables:
         if policy is None or policy.public:
             return False
         found = self.context.catalog.tables[policy.name]
-        return name in found_by(self.context.policy, policy.name) or (name,) in (found.primary_key, *found.unique)
+        return (name,) in (*found_by(self.context.policy, policy.name), found.primary_key, *found.unique)
 
     def private_table(self, table: exp.Table, env: Env) -> bool:
         """Whether a table is private: not public, a view, or a query of WITH whose rows belong to units."""

@@ -50,7 +50,7 @@ CODES: Mapping[Code, Kind] = {
     "missing-key": Kind("error", "A key that must be there is missing."),
     "no-unit": Kind("error", "A private table does not say whose rows it holds."),
     "not-granted": Kind("error", "The backend's role may not read what the policy uses."),
-    "not-unique": Kind("error", "A table of one row per unit has more, or rows share a key that leads to a unit."),
+    "not-unique": Kind("error", "A table of one row per unit has more, or rows share a key of a path or of `keys`."),
     "out-of-range": Kind("error", "A number is too small or too large for its field."),
     "password": Kind("error", "A password is not a SCRAM-SHA-256 verifier."),
     "public-table": Kind("error", "A public table has a key that only private tables have."),

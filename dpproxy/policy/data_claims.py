@@ -6,9 +6,11 @@ unit has, follows from these claims (`kernel.leaves` reads the same policy and c
 - `ONE_ROW`: no unit has two rows in a table that has one row a unit. Bounds are skipped there.
 - `PATH_KEY`: no two rows share a value of a column by which a path to the unit finds its next row. Else a row would be several
   units', and one unit's row would change as many rows of an answer as others share the value.
+- `LISTED_KEY`: no two rows share the values of the columns of a key that a table lists. Joins by it meet one row: more of a
+  unit's rows may be joined than where each meets all of its others.
 
 What `references` names is no claim: several rows may have the key, as lines have an order's number. Joins along it compare units,
-and unless it is a key of the catalog or of a path, each row is taken to meet all rows of its unit.
+and unless it is a key of the catalog, of a path or a listed one, each row is taken to meet all rows of its unit.
 
 Values are what a claim is about: a row whose value is NULL finds nothing, and is found by nothing. Rows without a unit count as
 well: which rows have one depends on other claims. A unit that is taken away takes rows away, and no claim is broken by that: so
@@ -37,49 +39,56 @@ class ClaimKind(enum.Enum):
 
     ONE_ROW = "one row a unit"
     PATH_KEY = "a key on a path"
+    LISTED_KEY = "a key that the policy lists"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Claims that no two rows of a table share a value of `column`; of ONE_ROW it is the unit's, another table's where a path
-    leads there. `user`: a table whose path rests on it."""
+    """Claims that no two rows of a table share the values of `columns`; of ONE_ROW it is the unit's, another table's where a path
+    leads there. `user`: a table whose path rests on it, or whose key it is."""
 
     kind: ClaimKind
     table: TableName
-    column: str
+    columns: tuple[str, ...]
     user: TableName
 
     @property
     def key(self) -> str:
-        """Return the column with its table, as policies write it."""
-        return f"{self.table}.{self.column}"
+        """Return the columns with their table, as policies write it."""
+        return f"{self.table}.{self.columns[0]}" if len(self.columns) == 1 else f"{self.table} ({', '.join(self.columns)})"
 
 
 def claims(policy: Policy) -> tuple[Claim, ...]:
     """Return every claim, each once."""
-    found: dict[tuple[ClaimKind, TableName, str], Claim] = {}
-    for claim in (*_one_rows(policy), *_path_keys(policy)):
-        found.setdefault((claim.kind, claim.table, claim.column), claim)
+    found: dict[tuple[ClaimKind, TableName, tuple[str, ...]], Claim] = {}
+    for claim in (*_one_rows(policy), *_path_keys(policy), *_listed_keys(policy)):
+        found.setdefault((claim.kind, claim.table, claim.columns), claim)
     return tuple(found.values())
 
 
 def _one_rows(policy: Policy) -> Iterator[Claim]:
     for table in policy.tables.values():
         if table.unit is not None and table.one:
-            yield Claim(ClaimKind.ONE_ROW, table.name, table.unit.column, table.name)
+            yield Claim(ClaimKind.ONE_ROW, table.name, (table.unit.column,), table.name)
 
 
 def _path_keys(policy: Policy) -> Iterator[Claim]:
     for table in policy.tables.values():
         for step in table.unit.steps if table.unit is not None else ():
-            yield Claim(ClaimKind.PATH_KEY, step.target, step.target_column, table.name)
+            yield Claim(ClaimKind.PATH_KEY, step.target, (step.target_column,), table.name)
 
 
-def found_by(policy: Policy, table: TableName) -> frozenset[str]:
-    """Return the columns of a private table of which the policy claims that no two rows share a value."""
+def _listed_keys(policy: Policy) -> Iterator[Claim]:
+    for table in policy.tables.values():
+        for key in table.keys:
+            yield Claim(ClaimKind.LISTED_KEY, table.name, key, table.name)
+
+
+def found_by(policy: Policy, table: TableName) -> frozenset[tuple[str, ...]]:
+    """Return the keys of a private table by the policy's word: columns of which it claims that no two rows share all values."""
     known = policy.tables[table]
-    own = {known.unit.column} if known.unit is not None and known.one and not known.unit.steps else set()
-    return frozenset(claim.column for claim in _path_keys(policy) if claim.table == table) | own
+    own = {(known.unit.column,)} if known.unit is not None and known.one and not known.unit.steps else set()
+    return frozenset(claim.columns for claim in _path_keys(policy) if claim.table == table) | own | frozenset(known.keys)
 
 
 def unkept(policy: Policy, catalog: Catalog) -> tuple[Claim, ...]:
@@ -91,7 +100,7 @@ def _kept(claim: Claim, policy: Policy, catalog: Catalog) -> bool:
     """Whether a key of the catalog is the claim: then the engine refuses rows that would break it."""
     unit, known = policy.tables[claim.table].unit, _known(catalog, claim.table)
     along = claim.kind is ClaimKind.ONE_ROW and unit is not None and bool(unit.steps)
-    return not along and (claim.column,) in (known.primary_key, *known.unique)
+    return not along and any(key and set(key) <= set(claim.columns) for key in (known.primary_key, *known.unique))
 
 
 def claim_query(claim: Claim, policy: Policy, catalog: Catalog, dialect: str) -> str:
@@ -104,12 +113,12 @@ def claim_query(claim: Claim, policy: Policy, catalog: Catalog, dialect: str) ->
     quote = QUOTE[dialect]
     if claim.kind is ClaimKind.ONE_ROW:
         source, column = _to_unit(policy.tables[claim.table], catalog, quote)
+        columns = [column]
     else:
-        source, column = (
-            f"{table_source(catalog, claim.table, quote)} AS t",
-            f"t.{column_source(catalog, claim.table, claim.column, quote)}",
-        )
-    shared = f"SELECT COUNT(*) AS n FROM {source} WHERE {column} IS NOT NULL GROUP BY {column} HAVING COUNT(*) > 1"
+        source = f"{table_source(catalog, claim.table, quote)} AS t"
+        columns = [f"t.{column_source(catalog, claim.table, column, quote)}" for column in claim.columns]
+    present = " AND ".join(f"{column} IS NOT NULL" for column in columns)
+    shared = f"SELECT COUNT(*) AS n FROM {source} WHERE {present} GROUP BY {', '.join(columns)} HAVING COUNT(*) > 1"
     return f"SELECT COALESCE(MAX(n), 0) AS most FROM ({shared}) AS v"
 
 
@@ -129,6 +138,8 @@ def broken_claim(claim: Claim, rows: int, unit: str) -> str:
     """Say in words that a claim does not hold. `rows`: what its query tells."""
     if claim.kind is ClaimKind.ONE_ROW:
         return f"`{claim.table}`: a {unit} has more than one row here, up to {rows}"
+    if claim.kind is ClaimKind.LISTED_KEY:
+        return f"`{claim.key}` is listed in `keys`, and up to {rows} rows share its values"
     shared = f"is not unique: up to {rows} rows of `{claim.table}` share one value"
     return f"`{claim.key}`, on the path from `{claim.user}` to its {unit}, {shared}"
 
@@ -136,7 +147,9 @@ def broken_claim(claim: Claim, rows: int, unit: str) -> str:
 def remedy(claim: Claim, policy: Policy) -> str:
     """Say what to write where a claim does not hold. The table of the unit's own key has one row a unit for that alone."""
     if claim.kind is ClaimKind.PATH_KEY:
-        return f"lead the path of `{claim.user}` over a unique key of `{claim.table}`, or make `{claim.column}` unique"
+        return f"lead the path of `{claim.user}` over a unique key of `{claim.table}`, or make `{claim.columns[0]}` unique"
+    if claim.kind is ClaimKind.LISTED_KEY:
+        return "remove it from `keys`, or add the columns that tell these rows apart"
     fix = "write `unique: false` and `bounds: { rows_per_group: 10, groups: 5 }` with the rows a unit may have"
     if claim.table == policy.unit_table:
         fix += f"; or name in `privacy_unit` the key of a table with one row per {policy.unit_name}"

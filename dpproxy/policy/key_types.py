@@ -16,6 +16,7 @@ Fragment = dict[str, Any]
 
 TEXT: Final[Fragment] = {"type": "string", "minLength": 1}
 TEXTS: Final[Fragment] = {"type": "array", "items": TEXT}
+NAMES: Final[Fragment] = {"type": "array", "items": TEXT, "minItems": 1, "uniqueItems": True}
 FLAG: Final[Fragment] = {"type": "boolean"}
 POSITIVE: Final[Fragment] = {"type": "number", "exclusiveMinimum": 0}
 COUNT: Final[Fragment] = {"type": "integer", "minimum": 1}

@@ -84,13 +84,15 @@ class TablePolicy:
     """Says what may be asked of a table. `columns` holds what the policy lists: any other column is hidden in a private table,
     plain in a public one.
 
-    `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start)."""
+    `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
+    values together are those of one row at most (checked likewise)."""
 
     name: TableName
     unit: UnitPath | None
     one: bool
     bounds: Bounds
     columns: Mapping[str, ColumnPolicy]
+    keys: tuple[tuple[str, ...], ...] = ()
 
     @property
     def public(self) -> bool:

@@ -12,6 +12,7 @@ from dpproxy.policy.key_types import (
     DATE,
     FLAG,
     INTERVAL,
+    NAMES,
     POSITIVE,
     TABLE_COLUMN,
     TEXT,
@@ -45,6 +46,12 @@ TABLE = Part(
             FLAG,
             "One row a unit needs no bounds, and has the least noise.",
             True,
+        ),
+        "keys": PolicyKey(
+            "Columns, or lists of columns, whose values no two rows share (checked at start).",
+            {"type": "array", "items": {"anyOf": [TEXT, NAMES]}, "minItems": 1},
+            "Joins by them meet one row: more of a unit's tables may be joined. The keys of a database need not be listed.",
+            [["order_id", "line"]],
         ),
         "bounds": PolicyKey(
             "How much of one unit a query may see; rows and groups beyond are cut.",

@@ -16,7 +16,7 @@ from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePo
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.table_keys import BOUNDS, TABLE, VIA, WHOLE_BOUNDS
-from dpproxy.policy.tree import Mapping, Node, Scalar
+from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 from dpproxy.table_terms import TableName
 
 MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
@@ -38,6 +38,7 @@ class _Draft:
     bounds: Bounds | None
     bounds_at: Mark | None
     columns: Entries[str, ColumnPolicy]
+    keys: tuple[tuple[str, ...], ...]
 
 
 def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] | None) -> dict[TableName, TablePolicy]:
@@ -69,11 +70,11 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     public = reader.flag(keys["public"], "public") if "public" in keys else False
     columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), bool(public))
     if public:
-        for key in ("unit", "unique", "bounds"):
+        for key in ("unit", "unique", "keys", "bounds"):
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
-        return _Draft(name, at, True, None, None, at, None, None, None, columns)
+        return _Draft(name, at, True, None, None, at, None, None, None, columns, ())
     if "unit" not in keys and public is False:  # None: `public` was no flag, and that is said already
         fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
         reader.problem(at, f"table `{name}` does not say whose rows it holds", fix, "no-unit")
@@ -84,7 +85,8 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     bounds_at = keys["bounds"].at if "bounds" in keys else None
     reader.positions["units", str(name)] = unit_at
     reader.positions["bounds", str(name)] = bounds_at or at
-    return _Draft(name, at, False, column, via, unit_at, unique, bounds, bounds_at, columns)
+    listed = _keys(reader, name, keys["keys"], columns) if "keys" in keys else ()
+    return _Draft(name, at, False, column, via, unit_at, unique, bounds, bounds_at, columns, listed)
 
 
 def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str] | None]:
@@ -108,6 +110,31 @@ def _column_name(reader: Reader, node: Node) -> str | None:
             fix = f"write `unit: {{ via: {node.text} }}` for a path over another table, or this table's own column alone"
         reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix, "wrong-type")
     return column
+
+
+def _keys(reader: Reader, table: TableName, node: Node, columns: Entries[str, ColumnPolicy]) -> tuple[tuple[str, ...], ...]:
+    """Keys, each the names of its columns in their order."""
+    found: dict[frozenset[str], tuple[str, ...]] = {}
+    shown = {name for name, column in columns.items() if column.role is not ColumnRole.HIDDEN}
+    for item in reader.items(node, "keys") or ():
+        parts = item.items if isinstance(item, Sequence) else (item,)
+        named = [names.column(part.text) if isinstance(part, Scalar) and not scalars.is_null(part) else None for part in parts]
+        for part, name in zip(parts, named, strict=True):
+            if name is None:
+                fix = "write `keys: [column, [column, column]]`"
+                reader.problem(part.at, f"a key cannot be of {kind(part)}", fix, "wrong-type")
+            elif name not in shown:
+                what = f"a key of `{table}` has column `{name}`, which analysts cannot use"
+                reader.problem(part.at, what, f"list `{names.written(name)}: key` under `columns`", "column-role")
+        key = tuple(name for name in named if name is not None and name in shown)
+        if not parts or len(set(key)) < len(key) or frozenset(key) in found:
+            what = "a key names no column" if not parts else "a key, or a column of it, is given twice"
+            reader.problem(item.at, what, "keep one" if parts else "write `keys: [column, [column, column]]`", "duplicate")
+        elif len(key) == len(parts):
+            found[frozenset(key)] = key
+    if found:
+        reader.positions["keys", str(table)] = node.at
+    return tuple(found.values())
 
 
 def _bounds(reader: Reader, node: Node) -> Bounds | None:
@@ -154,7 +181,7 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     bounds = _bound(reader, draft, one, doubtful)
     _roles(reader, draft, path, doubtful or (keyed is not None and unit is not None and keyed.column != unit[1]))
     _references(reader, draft, drafts)
-    return TablePolicy(draft.name, path, one, bounds, draft.columns)
+    return TablePolicy(draft.name, path, one, bounds, draft.columns, draft.keys)
 
 
 def _path(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft]) -> UnitPath | None:

@@ -20,6 +20,9 @@ from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import START, Problem
 from dpproxy.reuse.data_epoch import Epoch, shape_of
 
+PARTS = {ClaimKind.ONE_ROW: "tables", ClaimKind.PATH_KEY: "units", ClaimKind.LISTED_KEY: "keys"}
+"""What of a table in a policy makes a claim."""
+
 
 async def broken_claims(policy: Policy, catalog: Catalog, backend: Backend) -> Mapping[Claim, int]:
     """Return the claims that do not hold, each with how many rows share one value. The policy must fit the catalog. Raises
@@ -34,7 +37,7 @@ def claim_problems(loaded: Loaded, broken: Mapping[Claim, int]) -> Iterator[Prob
     """Say of each broken claim where the policy makes it, and what to write instead."""
     for claim, rows in broken.items():
         what = broken_claim(claim, rows, loaded.policy.unit_name)
-        part = "units" if claim.kind is ClaimKind.PATH_KEY else "tables"
+        part = PARTS[claim.kind]
         at = loaded.positions.get((part, str(claim.user)), START)
         yield at.problem(loaded.file, what, remedy(claim, loaded.policy), "not-unique")
 
@@ -73,7 +76,10 @@ def live_claims(policy: Policy, catalog: Catalog, backend: Backend, epoch: Epoch
 def _closure(claim: Claim, rows: int, policy: Policy) -> Closure:
     """What analysts are told has no number, and what the log says has."""
     why = f"`{claim.key}` is not unique in the data, and the path from `{claim.user}` leads over it"
-    to_do = f"`{claim.column}` is to be unique in `{claim.table}`"
+    to_do = f"`{claim.columns[0]}` is to be unique in `{claim.table}`"
+    if claim.kind is ClaimKind.LISTED_KEY:
+        why = f"rows share the values of `{claim.key}` in the data, and the policy lists it in `keys`"
+        to_do = f"no two rows of `{claim.table}` are to share them"
     if claim.kind is ClaimKind.ONE_ROW:
         why = f"a {policy.unit_name} has more than one row in the data, and the policy says one"
         to_do = f"each {policy.unit_name} is to have one row in `{claim.table}`"

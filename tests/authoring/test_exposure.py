@@ -39,6 +39,7 @@ EDITS = [
     ("[0, 100], resolution: 1", "[0, 100], resolution: 0.1", Direction.NOISE, "tables.visits.cost"),
     ("{ range: [0, 100], resolution: 1 }", "{ range: [0 days, 2 days] }", Direction.NOISE, "tables.visits.cost"),
     ("rows: 5", "rows: 10", Direction.NOISE, "tables.visits.bounds"),
+    ("unit: id\n", "unit: id\n    keys: [id]\n", Direction.OTHER, "tables.people.keys"),
     ("unit: id\n", "unit: id\n    unique: false\n    bounds: { rows: 2 }\n", Direction.NOISE, "tables.people.unique"),
     ("shops: { public: true }", "shops: { public: true }\n  roads: { public: true }", Direction.MORE, "tables.roads"),
     ("easterners: SELECT id,", "easterners: SELECT region,", Direction.MORE, "views.easterners"),
@@ -113,7 +114,7 @@ def test_what_exposes_more_comes_first() -> None:
 COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
     "timing_quantum_ms accelerate digest",
-    model.TablePolicy: "name unit one bounds columns",
+    model.TablePolicy: "name unit one bounds columns keys",
     model.ColumnPolicy: "name role values range resolution nulls length references lasts",
     model.Bounds: "rows groups whole",
     model.Role: "name budget query tables min_units temp_tables previews",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.facade.sample import Size, sample
+from dpproxy.facade.sample import Size, rows_of_own_keys, sample
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Policy
@@ -86,3 +87,19 @@ def test_paths_and_references_lead_to_the_same_unit() -> None:
     assert len(set(receipts["receipt_id"])) == len(receipts["receipt_id"]) > 100
     assert [owner[visit] for visit in receipts["visit_id"]] == receipts["friend"]
     assert set(receipts["shop_id"]) == {"1", "2"}
+
+
+def test_rows_share_no_listed_key() -> None:
+    """Not even those of tables whose other rows lead over them; a key with a NULL is none."""
+    policy, catalog = chained()
+    visits = TableName("public", "visits")
+    listed = replace(policy.tables[visits], keys=(("person_id", "cost"), ("day",)))
+    keyed = replace(policy, tables={**policy.tables, visits: listed})
+    one, other = (rows(p, catalog, Size(units=60, rows=3), PLACES) for p in (policy, keyed))
+    pairs = list(zip(*(other["visits"][name].to_pylist() for name in ("person_id", "cost")), strict=True))
+    days = [day for day in other["visits"]["day"].to_pylist() if day is not None]
+    assert len(set(pairs)) == len(pairs) < one["visits"].num_rows
+    assert len(set(days)) == len(days) > 5
+    assert set(other["receipts"]["visit_id"].to_pylist()) <= set(other["visits"]["visit_id"].to_pylist())
+    columns = {"person_id": ["a", "a", "a", None, None], "cost": ["1", "1", None, "1", "1"], "day": ["x", "y", "x", None, None]}
+    assert rows_of_own_keys(listed, columns) == [0, 3, 4]

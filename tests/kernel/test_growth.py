@@ -220,7 +220,17 @@ def test_an_unknown_relation_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["two series", "a list", "outer joins", "a branch each", "rows of one again and again", "a subquery for each pair"]
+    "name",
+    [
+        "two series",
+        "a list",
+        "outer joins",
+        "a branch each",
+        "rows of one again and again",
+        "a subquery for each pair",
+        "a frame of pairs",
+        "a series for each pair",
+    ],
 )
 def test_a_planner_that_does_not_look_is_stopped(name: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amplification, "chosen_cut", lambda *_: (text_growth.CUTS[-1], NOTHING))

@@ -15,6 +15,9 @@ from .good import GOOD, catalog, loaded
 
 ONE_ITEM = GOOD.replace("    bounds: { rows_per_group: 20, groups: all }\n", "    unique: true\n")
 """An order has one item, and a customer one order with items."""
+LISTED = GOOD.replace(
+    "    unit: { via: orders.order_id }\n", "    unit: { via: orders.order_id }\n    keys: [[order_id, product_id]]\n"
+)
 CUSTOMERS, ORDERS, ITEMS = (TableName("public", name) for name in ("customers", "orders", "order_items"))
 
 
@@ -49,7 +52,11 @@ def test_what_is_referred_to_may_be_in_several_rows() -> None:
         )
     )
     assert claims(referred.policy) == claims(loaded().policy)
-    assert [found_by(referred.policy, name) for name in (CUSTOMERS, ORDERS, ITEMS)] == [{"customer_id"}, {"order_id"}, set()]
+    assert [found_by(referred.policy, name) for name in (CUSTOMERS, ORDERS, ITEMS)] == [
+        {("customer_id",)},
+        {("order_id",)},
+        set(),
+    ]
 
 
 def test_what_a_key_keeps_is_not_asked_for() -> None:
@@ -107,3 +114,42 @@ def test_a_policy_has_to_fit() -> None:
         claim_query(first, loaded().policy, Catalog({}), "duckdb")
     with pytest.raises(ValueError, match="dialect"):
         claim_query(first, loaded().policy, catalog(), "oracle")
+
+
+def test_listed_keys_are_claims() -> None:
+    policy = loaded(LISTED).policy
+    assert found_by(policy, ITEMS) == {("order_id", "product_id")}
+    (key,) = (c for c in claims(policy) if c.kind is ClaimKind.LISTED_KEY)
+    assert (key.key, key.user) == ("order_items (order_id, product_id)", ITEMS)
+    said = f"{broken_claim(key, 500, 'customer')}; {remedy(key, policy)}"
+    assert said == (
+        "`order_items (order_id, product_id)` is listed in `keys`, and up to 500 rows share its values; remove it from `keys`, or "
+        "add the columns that tell these rows apart"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "most"),
+    [
+        ("(1, 1), (1, 2), (2, 1)", 0),
+        ("(1, 1), (1, 2), (1, 2), (1, 2), (2, 2)", 3),
+        ("(1, NULL), (1, NULL), (NULL, NULL), (NULL, NULL), (NULL, 1), (NULL, 1)", 0),
+    ],
+)
+def test_rows_share_a_key_where_all_its_columns_are_equal(rows: str, most: int) -> None:
+    policy, connection = loaded(LISTED).policy, duckdb.connect()
+    connection.execute("CREATE TABLE order_items (ORDER_ID int, PRODUCT_ID int)")
+    connection.execute(f"INSERT INTO order_items VALUES {rows}")
+    (key,) = (c for c in claims(policy) if c.kind is ClaimKind.LISTED_KEY)
+    assert connection.execute(claim_query(key, policy, catalog(), "duckdb")).fetchall() == [(most,)]
+
+
+@pytest.mark.parametrize(
+    ("key", "kept"),
+    [(("order_id", "product_id"), True), (("product_id",), True), (("product_id", "quantity"), False), ((), False)],
+)
+def test_a_key_of_the_database_keeps_those_that_have_its_columns(key: tuple[str, ...], kept: bool) -> None:
+    data = catalog()
+    items = replace(data.tables[ITEMS], unique=(key,))
+    left = unkept(loaded(LISTED).policy, Catalog({**data.tables, ITEMS: items}))
+    assert (ClaimKind.LISTED_KEY not in {c.kind for c in left}) is kept

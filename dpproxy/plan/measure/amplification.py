@@ -14,11 +14,11 @@ R times that. Joins of public tables alone, which an engine may leave out where 
 
 How it is counted. A relation joined in repeats a row once where equalities fix a key of it, else as often as a value comes at
 most (public tables, whose numbers are known), else as often as it has rows. A person's rows joined with other rows of the same
-person count as `AGAIN` for each, and may be joined so once (`POWER`): a person of R rows may then have R rows for each of R,
-and not R for each of these again. A subquery that reads rows around it is computed again for each of them: what it goes through,
-whole tables of private rows too, counts once for each. PostgreSQL does so; others may pair the rows instead, which is as many. A
-column that holds a subquery is computed wherever it is read, for engines take a derived table for the expressions in it. A frame
-of a window that begins anew for each row is gone through again for each.
+person count as `AGAIN` for each, and may be joined so once (`POWER`): a person of R rows may then have R rows for each of R, and
+not R for each of these again; what is made of a pair is at most `PAIRS` rows. A subquery that reads rows around it is computed
+again for each of them: what it goes through, whole tables of private rows too, counts once for each. PostgreSQL does so; others
+may pair the rows instead, which is as many. A column that holds a subquery is computed wherever it is read, for engines take a
+derived table for the expressions in it. A frame of a window that begins anew for each row is gone through again for each.
 
 Rows that the facade hands over, and whose number is not known beforehand, are at most `row_costs.UNKNOWN`, which their query sees
 to. A text is as long as its form tells; a column's without a declared length counts as `text_growth.USUAL`, since what the data
@@ -52,6 +52,8 @@ TEXTS = 10_000
 STATEMENT = 100_000
 PUBLIC = 1_000_000
 POWER = 2
+PAIRS = 300
+"""Seven times what the most of a corpus of real statements makes of a pair. Of people with 100 rows pairs are 10,000 already."""
 
 
 def chosen_cut(node: Relation, items: Iterable[Expr], context: Context, given: Mapping[int, Beside]) -> tuple[int, Cost]:
@@ -64,6 +66,9 @@ def chosen_cut(node: Relation, items: Iterable[Expr], context: Context, given: M
     unit = context.policy.unit_name
     if cost.rows > ROWS:
         raise _refused(f"one row of a {unit} would become {_number(cost.rows)} rows, of at most {ROWS:,}", _FEWER)
+    if cost.power == POWER and cost.rows > PAIRS:
+        pairs = f"two rows of a {unit} would become {_number(cost.rows)} rows"
+        raise _refused(f"{pairs}, of at most {PAIRS:,} where its rows are joined with others of its own", _AGGREGATED)
     if cost.power > POWER:
         raise _refused(f"it would grow with the rows of a {unit} to the power of {cost.power}, of at most {POWER}", _AGGREGATED)
     if cost.size > SIZE:
@@ -86,7 +91,7 @@ def check_statement(texts: int, unit: str) -> None:
 _FEWER = "Join by equalities with unique columns, join fewer tables or shorter series, or aggregate before joining."
 _AGGREGATED = (
     "Aggregate first, then join: write what a subquery computes for each row as a query in FROM, with GROUP BY the unit's id, "
-    "and join that by this id. Or join by equalities with unique columns."
+    "and join that by this id. Or join by equalities with unique columns, which the policy may list in `keys`."
 )
 _SHORTER = "Use `left(x, n)`, declare `length` of text columns in the policy, or put fewer such texts into one statement."
 

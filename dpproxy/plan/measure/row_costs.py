@@ -199,7 +199,7 @@ class Estimate:
         named = {c.name: ids[c.source] for c in table.columns if c.source in ids}
         public = not self._is_private(table)
         claimed = sorted(found_by(self.context.policy, table.name)) if not public else ()
-        keys = [*_unique(table), *((name,) for name in claimed)]
+        keys = [*_unique(table), *claimed]
         known = tuple(frozenset(named[c] for c in key) for key in keys if all(c in named for c in key))
         most = {named[c.name]: c.most for c in table.columns if c.most is not None and c.name in named} if public else {}
         lengths = lengths_of(scan.columns)
@@ -239,8 +239,8 @@ class Estimate:
         for window in (e for e in distinct_parts(item) if isinstance(e, Win)):
             width = frame_width(window.frame)
             if width != 1 and below.private:
-                power = 0 if width is not None and width * below.rows <= ROWS else below.power
-                self.cost += Cost(0, AGAIN, 0, 0, power).times(below)
+                short = width is not None and width * below.rows <= ROWS
+                self.cost += Cost(width if width and short else AGAIN, AGAIN, 0, 0, 0 if short else below.power).times(below)
 
     def _aggregate(self, node: Aggregate, below: Flow, keys: tuple[Expr, ...], aggs: tuple[Expr, ...]) -> Flow:
         self._computed((*keys, *aggs), below)

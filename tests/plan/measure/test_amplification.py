@@ -11,6 +11,8 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.measure import amplification
 from dpproxy.plan.properties import text_growth
 from dpproxy.policy.catalog import Catalog
+from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 ME = "birth_year = 1970 AND sex = 'M'"  # a condition that one person satisfies
 YEARS = "generate_series(timestamp '2024-01-01', timestamp '2024-12-31', interval '1 day')"
@@ -53,6 +55,9 @@ REFUSED = {
     "b.customer_id = a.customer_id) AS x FROM orders a) d JOIN visits v USING (customer_id) WHERE v.secs > d.x",
     "a frame over pairs": "SELECT count(*) FROM (SELECT customer_id, max(a.qty) OVER (PARTITION BY customer_id ORDER BY a.ts ROWS "
     "BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS x FROM orders a JOIN orders b USING (customer_id)) d WHERE x > 3",
+    "a frame of pairs": "SELECT count(*) FROM (SELECT customer_id, min(a.qty) OVER (PARTITION BY customer_id ORDER BY a.ts, b.ts ROWS "
+    "BETWEEN 400 PRECEDING AND CURRENT ROW) AS x FROM orders a JOIN orders b USING (customer_id)) d WHERE x > 3",
+    "a series for each pair": "SELECT count(*) FROM orders a JOIN orders b USING (customer_id) JOIN generate_series(1, 400) g ON g > a.qty",
     "replaced twice": f"SELECT count(DISTINCT replace(replace(CASE WHEN {ME} THEN repeat('x', 500) END, 'x', '{'y' * 200}'), "
     f"'y', '{'z' * 230}')) FROM customers",
     "sixteen times a little": "SELECT "
@@ -77,6 +82,8 @@ ANSWERED = {
     "a megabyte of the only row": "SELECT count(DISTINCT repeat(name, 900)) FROM customers",
     "replaced by few": "SELECT count(replace(note, 'a', left(coupon, 10))) FROM orders",
     "a label of pairs": "SELECT a.category || ' + ' || b.category, count(*) FROM orders a JOIN orders b USING (customer_id) GROUP BY 1",
+    "a short frame of pairs": "SELECT count(*) FROM (SELECT customer_id, min(a.qty) OVER (PARTITION BY customer_id ORDER BY a.ts, b.ts "
+    "ROWS BETWEEN 6 PRECEDING AND CURRENT ROW) AS x FROM orders a JOIN orders b USING (customer_id)) d WHERE x > 3",
     "pairs": "SELECT count(*) FROM orders a JOIN orders b USING (customer_id) WHERE a.qty < b.qty",
     "a subquery for each row": "SELECT count(*) FROM orders a WHERE a.qty > (SELECT avg(b.qty) FROM orders b WHERE b.customer_id = "
     "a.customer_id AND b.amount < a.amount)",
@@ -147,3 +154,25 @@ def test_longer_texts_are_cut_shorter(shop_catalog: Catalog) -> None:
                + " FROM customers JOIN orders USING (customer_id)")  # fmt: skip
     often = cut(f"SELECT count(DISTINCT concat(name, region, name)) FROM customers JOIN {YEARS} d ON signup <= d")
     assert only > one > many == often == text_growth.CUTS[-1], "of people who have one row longer ones"
+
+
+ITEMS_TWICE = (
+    "SELECT count(*) FROM order_items a JOIN orders x ON x.order_id = a.order_id JOIN order_items b ON b.order_id = a.order_id AND "
+    "b.product_id = a.product_id JOIN order_items c ON c.order_id = a.order_id AND c.product_id = a.product_id"
+)
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "postgres"])
+def test_rows_that_meet_by_a_listed_key_are_no_more(
+    engine: Dialect, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_harness, "engine", engine)
+    policy = plan_harness.policy()
+    items = TableName("public", "order_items")
+    for keys, answered in (((), False), ((("order_id", "quantity"),), False), ((("order_id", "product_id"),), True)):
+        listed = replace(policy, tables={**policy.tables, items: replace(policy.tables[items], keys=keys)})
+        if answered:
+            assert plan_harness.plan(ITEMS_TWICE, shop_catalog, listed).measurements
+        else:
+            with pytest.raises(Refusal, match="to the power of 3"):
+                plan_harness.plan(ITEMS_TWICE, shop_catalog, listed)
