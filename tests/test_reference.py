@@ -87,7 +87,10 @@ def test_one_version_is_named_everywhere() -> None:
     assert project["license"] == cited["license"] == "Apache-2.0"
     changes = (ROOT / "CHANGELOG.md").read_text()
     assert changes.index("## [Unreleased]") < changes.index(project["version"])
-    assert re.findall(r"^## \[(.*?)\]", changes, re.M)[0] == "Unreleased"
+    sections = re.findall(r"^## \[(.*?)\](?: - (.*))?$", changes, re.M)
+    assert sections[0] == ("Unreleased", "")
+    assert sections[1][0] == project["version"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d|unreleased until it is tagged", sections[1][1])
 
 
 def test_every_sqlstate_is_on_the_page_of_errors() -> None:

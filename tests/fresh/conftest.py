@@ -90,7 +90,7 @@ def machine() -> Iterator[Machine]:
         subprocess.run([sys.executable, "-m", "venv", base / "pip"], check=True, timeout=PATIENCE)
         pip, wheels = base / "pip" / "bin" / "pip", base / "wheels"
         source = shutil.copytree(ROOT, base / "source", ignore=NOT_COPIED)
-        wanted = [f"{source}[dev]", "setuptools>=77", "wheel", "pip", "pipx", *RUNNER]
+        wanted = [f"{source}[dev]", "setuptools>=77", "wheel", "pip", "pipx", "build", *RUNNER]
         fetch = [pip, "wheel", "--quiet", "--wheel-dir", wheels, "-c", ROOT / "constraints.txt", *wanted]
         subprocess.run(fetch, check=True, timeout=PATIENCE)
         for wheel in wheels.glob("dpproxy-*"):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tarfile
 import tempfile
 import zipfile
 from dataclasses import replace
@@ -128,6 +129,12 @@ def test_an_installed_wheel(machine: Machine, folder: Path) -> None:
     assert "analyst" in machine.run((program, "budget", "town.yaml", "--state", "state"), work)
 
 
+def pipx_home(folder: Path) -> dict[str, str]:
+    """The environment in which pipx keeps all it makes in `folder`."""
+    places = {"PIPX_HOME": "pipx", "PIPX_BIN_DIR": "bin", "PIPX_MAN_DIR": "man", "HOME": "."}
+    return {name: str(folder / place) for name, place in places.items()}
+
+
 def test_a_command_by_pipx(machine: Machine, folder: Path) -> None:
     """The wheel holds the package, its licence and nothing else; pipx makes a command of it that runs where nothing else of it is."""
     clone = machine.clone(folder / "source")
@@ -143,12 +150,27 @@ def test_a_command_by_pipx(machine: Machine, folder: Path) -> None:
     assert {"dpproxy/py.typed", f"{told.removesuffix('METADATA')}licenses/LICENSE"} <= set(names)
     assert "License-Expression: Apache-2.0" in metadata
     assert "# dpproxy" in metadata, "README is the package's own page"
-    home = {
-        "PIPX_HOME": str(folder / "pipx"),
-        "PIPX_BIN_DIR": str(folder / "bin"),
-        "PIPX_MAN_DIR": str(folder / "man"),
-        "HOME": str(folder),
-    }
-    machine.run((tools / "bin" / "pipx", "install", wheel), folder, **home)
+    machine.run((tools / "bin" / "pipx", "install", wheel), folder, **pipx_home(folder))
     assert "differential privacy" in machine.run((folder / "bin" / "dpproxy", "--help"), folder)
     assert json.loads(machine.run((folder / "bin" / "dpproxy", "policy", "schema"), folder))["title"]
+
+
+def test_a_release_is_installed_from_its_sources(machine: Machine, folder: Path) -> None:
+    """What a release publishes: an sdist, and the wheel that is built from it alone. Both hold the same package, and the sdist
+    becomes a command."""
+    clone = machine.clone(folder / "source")
+    tools = machine.environment(folder / "tools", "pip", "pipx", "build", "setuptools", "wheel")
+    machine.run((tools / "bin" / "python", "-m", "build", "--no-isolation", "--outdir", folder / "dist", clone), folder)
+    (sdist,), (wheel,) = (folder / "dist").glob("dpproxy-*.tar.gz"), (folder / "dist").glob("dpproxy-*.whl")
+    clone.rename(folder / "away")
+    version = sdist.name.removeprefix("dpproxy-").removesuffix(".tar.gz")
+    with zipfile.ZipFile(wheel) as packed, tarfile.open(sdist) as archive:
+        sources = {name.removeprefix(f"dpproxy-{version}/") for name in archive.getnames()}
+        built = {name for name in packed.namelist() if name.startswith("dpproxy/")}
+    kept = {path.relative_to(folder / "away").as_posix() for path in (folder / "away" / "dpproxy").rglob("*.py")}
+    assert kept <= built <= sources
+    assert {"LICENSE", "README.md", "pyproject.toml"} <= sources
+    machine.run((tools / "bin" / "pipx", "install", sdist), folder, **pipx_home(folder))
+    program = folder / "bin" / "dpproxy"
+    assert machine.run((program, "--version"), folder).split()[-1] == version
+    assert json.loads(machine.run((program, "policy", "schema"), folder))["title"]

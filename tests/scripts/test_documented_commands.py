@@ -57,6 +57,7 @@ UNTRIED: Final[Mapping[str, str]] = {
     r"scripts/reference\b": "tests/test_documents.py compares what it writes",
     r"scripts/golden\b": "takes a minute: tests/scripts/test_golden.py has it plan one statement",
     r"scripts/pins\b": "it writes into the checkout: tests/scripts/test_pins.py has it write a file elsewhere",
+    r"git (tag|push) |python -m build": "publishes: tests/fresh builds, and installs what was built",
     r"git checkout ": "takes back what the line before has changed",
     r"docker ": "needs Docker: tests/docker/test_containers.py",
     r"systemctl |systemd-": "needs systemd: tests/docker/test_unit.py starts what the unit says, with its rights",
