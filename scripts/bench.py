@@ -1,7 +1,7 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
 usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [speed] [tpch] [growth] [postgres]
-       [extract] [neighbours] [honesty] [charges] [analysts] [engines]
+       [extract] [neighbours] [honesty] [charges] [analysts] [engines] [report]
        [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N]
        [--corpus FILE.jsonl] [--data-sets A,B] [--verbose] [--case TEXT] [--queries A,B] [--data FOLDER] [--processes N]
        [--analysts N] [--minutes N] [--rows N] [--spark sc://HOST:PORT] [--flushes 0,2,5]
@@ -29,6 +29,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   charges    durable charges a second of eight processes and of one, ledger in PostgreSQL, beside what eight clients insert;
              with flushes as this disk's, and with --flushes that take so many milliseconds longer
   analysts   --analysts of two proxies that share a ledger, for --minutes: latency, charges, and whether anything is lost
+  report     accuracy, honesty and planning of the sample shop beside stored figures: continuous integration prints it
   engines    a table of a million to --rows rows: time, memory of the proxy, bytes moved; in DuckDB, and on Sail or --spark
 """
 
@@ -53,6 +54,7 @@ import bench_ledger
 import bench_neighbours
 import bench_plans
 import bench_postgres
+import bench_report
 import bench_together
 import bench_tpch
 import bench_wire
@@ -101,6 +103,7 @@ PARTS = (
     "charges",
     "analysts",
     "engines",
+    "report",
 )
 
 
@@ -158,6 +161,8 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         bench_ledger.analysts(policy, options)
     if "engines" in parts:
         bench_engines.engines(work, options)
+    if "report" in parts:
+        bench_report.report(policy, work / "state of the report")
 
 
 def named_queries(options: argparse.Namespace) -> list[str]:

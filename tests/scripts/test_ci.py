@@ -36,7 +36,8 @@ def ci(root: Path, names: list[str], *, mypy: str = FINE, fails_at: int = 0, alo
     shutil.copy(RUN, root / ".ci" / "run")
     (root / "failed.json").write_text(json.dumps(dict.fromkeys(names, True)))
     suite = SUITE.format(root=root, failures=len(names), mypy=mypy, fails_at=fails_at, alone=alone or f"{len(names)} passed")
-    for name, text in {"test": suite, "fresh": FRESH}.items():
+    bench = f"#!/usr/bin/env bash\n[ ! -e {root}/report ] || source {root}/report\n"
+    for name, text in {"test": suite, "fresh": FRESH, "bench": bench}.items():
         (root / "scripts" / name).write_text(text)
         (root / "scripts" / name).chmod(0o755)
     done = subprocess.run(["bash", root / ".ci" / "run"], capture_output=True, text=True, check=False)
@@ -68,3 +69,13 @@ def test_any_other_failure_is_one(tmp_path: Path, names: list[str], said: dict[s
     code, lines = ci(tmp_path, names, **said)  # type: ignore[arg-type]
     assert code == 1
     assert lines[-1] == f"9 passed, {len(names) or 1} failed, 1 skipped"
+
+
+@pytest.mark.parametrize("report", ["echo 'median error 3'; exit 0", "echo 'median error 3'; exit 7"])
+def test_the_report_is_printed_and_fails_nothing(tmp_path: Path, report: str) -> None:
+    (tmp_path / "report").write_text(report)
+    code, lines = ci(tmp_path, ["tests/a.py::test_x"])
+    assert code == 0
+    assert "median error 3" in lines
+    assert lines.index("median error 3") < len(lines) - 2
+    assert lines[-1] == "10 passed, 0 failed, 1 skipped"
