@@ -56,8 +56,8 @@ REFUSED = {
     "a frame over pairs": "SELECT count(*) FROM (SELECT customer_id, max(a.qty) OVER (PARTITION BY customer_id ORDER BY a.ts ROWS "
     "BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS x FROM orders a JOIN orders b USING (customer_id)) d WHERE x > 3",
     "a frame of pairs": "SELECT count(*) FROM (SELECT customer_id, min(a.qty) OVER (PARTITION BY customer_id ORDER BY a.ts, b.ts ROWS "
-    "BETWEEN 400 PRECEDING AND CURRENT ROW) AS x FROM orders a JOIN orders b USING (customer_id)) d WHERE x > 3",
-    "a series for each pair": "SELECT count(*) FROM orders a JOIN orders b USING (customer_id) JOIN generate_series(1, 400) g ON g > a.qty",
+    "BETWEEN 4000 PRECEDING AND CURRENT ROW) AS x FROM orders a JOIN orders b USING (customer_id)) d WHERE x > 3",
+    "a series for each pair": "SELECT count(*) FROM orders a JOIN orders b USING (customer_id) JOIN generate_series(1, 4000) g ON g > a.qty",
     "replaced twice": f"SELECT count(DISTINCT replace(replace(CASE WHEN {ME} THEN repeat('x', 500) END, 'x', '{'y' * 200}'), "
     f"'y', '{'z' * 230}')) FROM customers",
     "sixteen times a little": "SELECT "
