@@ -85,7 +85,7 @@ def choose_account() -> Account:
 
 @dataclass(frozen=True)
 class Place:
-    """Says where PostgreSQL keeps its files. `home` is a folder of the account, mode 0700, with `data` and the socket;
+    """Says where PostgreSQL keeps its files. `home` is a folder of the account, mode 0700, with `data`, the socket and the log;
     `temporary` ones are removed at stop."""
 
     home: Path
@@ -95,6 +95,11 @@ class Place:
     @property
     def data(self) -> Path:
         return self.home / "data"
+
+    @property
+    def log(self) -> Path:
+        """Return the file of what the server says of itself."""
+        return self.home / "postgres.log"
 
     @property
     def socket(self) -> Path:

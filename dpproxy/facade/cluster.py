@@ -1,7 +1,7 @@
-"""One embedded PostgreSQL, supervised: started on new files, started again when it dies, stopped and removed.
+"""One embedded PostgreSQL, supervised: started on new files, started again when it dies, made anew, stopped and removed.
 
-Knows: a server and what makes its files, whom to ask to fill them. Must not know: policies, clients. The files are a copy of
-a pattern, since a copy takes a third of the time that making them takes.
+Knows: a server and what makes its files, whom to ask to fill them, how far they have grown since. Must not know: policies,
+clients, limits. The files are a copy of a pattern, since a copy takes a third of the time that making them takes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -17,14 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from dpproxy import postgres_connections
+from dpproxy.facade import usage
 from dpproxy.facade.account import Account, Place, choose_account, choose_place
 from dpproxy.facade.binaries import FacadeError, find_binaries
-from dpproxy.facade.server import SUPERUSER, Bounds, EmbeddedServer
+from dpproxy.facade.server import CHANGES, SUPERUSER, Bounds, EmbeddedServer
 from dpproxy.postgres_failures import FAILURES
 
 LOG = logging.getLogger(__name__)
 
 RESTARTS = 5  # attempts, doubling from 0.1 s, before the facade is declared dead
+LITTLE = 1 << 20  # bytes of temporary tables of which nobody asks whose they are
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,16 @@ class Endpoint:
     host: str = ""
     port: int = 0
     password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Says what a server keeps on disk, in bytes: `tables`, the temporary tables of each server process, and `grown`, what no
+    process will give back: the catalog, whose rows outlive the tables they describe, the server's log, tables of sessions
+    that are gone. What the server had when it was filled does not count."""
+
+    tables: Counter[int] = field(default_factory=Counter)
+    grown: int = 0
 
 
 def plain(folder: Path, connections: int = 20) -> Cluster:
@@ -66,6 +79,8 @@ class Cluster:
         self._pattern = pattern
         self._fill = fill
         self._restarting: asyncio.Task[None] | None = None
+        self._lost = False  # the server died since it was last started
+        self._filled = 0  # bytes of its own files when they were filled
 
     @property
     def socket(self) -> str:
@@ -76,9 +91,14 @@ class Cluster:
     def endpoint(self) -> Endpoint:
         """Return where sessions connect. Raises ConnectionRefusedError while the server is being started again, perhaps without
         its database yet."""
-        if self._restarting is not None and not self._restarting.done():
+        if self.restarting:
             raise ConnectionRefusedError("the facade is being started again")
         return Endpoint(self.socket)
+
+    @property
+    def restarting(self) -> bool:
+        """Return whether it is being started again, or made anew."""
+        return self._restarting is not None and not self._restarting.done()
 
     @property
     def pid(self) -> int | None:
@@ -95,6 +115,28 @@ class Cluster:
             found = await connection.fetch("SELECT n, pg_stat_get_backend_pid(n) FROM pg_stat_get_backend_idset() n")
         return {number: pid for number, pid in found if pid is not None}
 
+    async def held(self) -> Held:
+        """Return what the server keeps on disk. Raises nothing: of one that does not answer all is its own."""
+        files = await asyncio.to_thread(usage.files, self.data)
+        if files.temporary.total() < LITTLE:
+            return Held(grown=self._grown(files))
+        owners: dict[int, int] = {}
+        with contextlib.suppress(*FAILURES):
+            owners = await self.owners()
+        tables = Counter({owners[number]: size for number, size in files.temporary.items() if number in owners})
+        grown = self._grown(files)
+        if lost := files.temporary.keys() - owners.keys():  # unless their process went, with them, while it was asked about
+            later = (await asyncio.to_thread(usage.files, self.data)).temporary
+            grown += sum(min(files.temporary[number], later[number]) for number in lost)
+        return Held(tables, grown)
+
+    def _grown(self, files: usage.Files) -> int:
+        return max(0, self._own(files) - self._filled)
+
+    def _own(self, files: usage.Files) -> int:
+        log = self._server.place.log
+        return files.others + max(0, files.changes - CHANGES) + (log.stat().st_size if log.exists() else 0)
+
     async def start(self) -> None:
         """Start the server and fill its database. Raises FacadeError, and whatever `fill` raises."""
         await self._server.create(self._pattern)
@@ -102,6 +144,13 @@ class Cluster:
         if self._fill is not None:
             async with self.connected("template1") as connection:
                 await self._fill(connection)
+        self._filled = self._own(await asyncio.to_thread(usage.files, self.data))
+
+    def make_anew(self) -> None:
+        """End all sessions and make the files anew, so that what they have grown by is given back. Returns at once; who
+        connects meanwhile waits."""
+        if not self.restarting:
+            self._restarting = asyncio.ensure_future(self._revive(anew=True))
 
     async def take_place(self) -> None:
         """Do nothing: nobody else is at this address."""
@@ -136,19 +185,25 @@ class Cluster:
             await connection.close()
 
     def _died(self) -> None:
+        self._lost = True
+        if self.restarting:
+            return  # it is tried again
         LOG.error("facade: the postmaster died; starting it again")
         self._restarting = asyncio.ensure_future(self._revive())
 
-    async def _revive(self) -> None:
-        """Start again on the same files; when they are unusable, make new ones."""
+    async def _revive(self, *, anew: bool = False) -> None:
+        """Start again on the same files; when they are unusable (or `anew`), make new ones."""
         for attempt in range(RESTARTS):
+            self._lost = False
             try:
-                if attempt == 0:
+                if attempt == 0 and not anew:
                     await self._server.restart()
                 else:
-                    await asyncio.sleep(0.1 * 2**attempt)
+                    await asyncio.sleep(0.1 * 2**attempt if attempt else 0.0)
                     await self._server.stop()
                     await self.start()
+                if self._lost:
+                    raise FacadeError("the postmaster died again")
                 LOG.info("facade: running again")
                 return
             except (FacadeError, *FAILURES):

@@ -13,7 +13,7 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -96,8 +96,9 @@ class Rooms:
                 await server.stop()
 
     @property
-    def servers(self) -> Collection[RoleServer]:
-        return self._servers.values()
+    def servers(self) -> Mapping[tuple[str, str], RoleServer]:
+        """Return the servers by dataset and role."""
+        return {(self._policy.dataset, role): server for role, server in self._servers.items()}
 
     async def close(self) -> None:
         """Stop all servers of these rooms. Idempotent."""
@@ -149,6 +150,8 @@ class Facade:
                 await _name(connection, policy.dataset)
                 await connection.execute("".join(ddl.role_script(shown)))
                 withheld.update(await fill(connection, shown, policy.dataset, rows, self._public_cap))
+                if shown.role.temp_tables:
+                    await _vacuum(connection)
                 await connection.execute("CHECKPOINT")  # commits are asynchronous: from here a killed postmaster loses nothing
 
             cluster = clusters[name] = self._cluster(policy.dataset, filled)
@@ -174,10 +177,11 @@ class Facade:
         place = Place(home, self._place.binaries, temporary=False)
         return Cluster(place, self._account, self._connections, database, self._place.data, filled, self._bounds)
 
-    def clusters(self) -> list[Cluster]:
-        """Return all clusters that run, also those of policies that are being left."""
+    def clusters(self) -> list[tuple[tuple[str, str], Cluster]]:
+        """Return all clusters that run, each with its dataset and role, also those of policies that are being left: a role may
+        have several."""
         self._open = [rooms for rooms in self._open if not rooms.closed]
-        return [server for rooms in self._open for server in rooms.servers if isinstance(server, Cluster)]
+        return [(role, server) for rooms in self._open for role, server in rooms.servers.items() if isinstance(server, Cluster)]
 
     async def stop(self) -> None:
         """Stop all servers and remove what they kept. Idempotent."""
@@ -196,6 +200,13 @@ async def _name(connection: asyncpg.Connection[asyncpg.Record], database: str) -
     ddl.quoted(database)
     await connection.execute("UPDATE pg_database SET datname = $1 WHERE datname = current_database()", database)
     await connection.execute("DELETE FROM pg_shdescription WHERE classoid = 'pg_database'::regclass")
+
+
+async def _vacuum(connection: asyncpg.Connection[asyncpg.Record]) -> None:
+    """Have rows of the catalog removed whose temporary tables are gone, and tables whose sessions are. It costs a process, and
+    where no temporary tables are made there is nothing to remove."""
+    await connection.execute("ALTER SYSTEM SET autovacuum = on")
+    await connection.execute("SELECT pg_reload_conf()")
 
 
 def _once(public_rows: PublicRows) -> PublicRows:

@@ -1,7 +1,10 @@
 """What the facade's server processes take of the machine, as the operating system tells it, and which of them waits for others.
 
-Knows: `/proc`, the names of PostgreSQL's temporary files, scheduling. Must not know: sessions, roles, limits. Without
-`/proc` (macOS) nothing is seen, and only what each process is held to by itself remains.
+Knows: `/proc`, the names of PostgreSQL's files, scheduling. Must not know: sessions, roles, limits. Without `/proc` (macOS)
+nothing is seen, and only what each process is held to by itself remains.
+
+Each byte below a server's folder is counted once: as a process's (sorts), as a temporary schema's (tables, indexes), or as
+the server's own. No kind of file is left out because nobody thought of it.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +24,8 @@ _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 _SPILLED: Final = re.compile(r"pgsql_tmp(\d+)\.")
 _TEMP_TABLE: Final = re.compile(r"t(\d+)_")
+LEAST: Final = 16 << 10
+"""Bytes that a file counts for at least: ext4 sets one inode aside for so much of a disk. A million empty tables fill it too."""
 LAST: Final = 19
 """The niceness that yields most."""
 
@@ -55,27 +60,54 @@ def taken(pid: int) -> Usage | None:
 def spilled(data: Path) -> Counter[int]:
     """Return the bytes of sorts, hashes and cursors on disk, by the process that wrote them."""
     found: Counter[int] = Counter()
-    _add_sizes(data / "base" / "pgsql_tmp", _SPILLED, found)
-    return found
-
-
-def temporary_tables(data: Path) -> Counter[int]:
-    """Return the bytes of temporary tables, by the number in the name of their schema (`pg_temp_3`)."""
-    found: Counter[int] = Counter()
-    with contextlib.suppress(OSError):
-        for database in os.scandir(data / "base"):
-            if database.name.isdigit():
-                _add_sizes(Path(database.path), _TEMP_TABLE, found)
-    return found
-
-
-def _add_sizes(folder: Path, name: re.Pattern[str], found: Counter[int]) -> None:
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    with contextlib.suppress(OSError), os.scandir(data / "base" / "pgsql_tmp") as entries:
         for entry in entries:
-            match = name.match(entry.name)
-            if match:
-                with contextlib.suppress(OSError):  # it went meanwhile
-                    found[int(match[1])] += entry.stat(follow_symlinks=False).st_size
+            match = _SPILLED.match(entry.name)
+            if match and not entry.is_dir(follow_symlinks=False):
+                found[int(match[1])] += _size(entry)
+    return found
+
+
+@dataclass(frozen=True)
+class Files:
+    """Says what a server's files take in bytes, sorts excepted: those of temporary tables, by the number in the name of their
+    schema (`pg_temp_3`); the log of changes (`pg_wal`); all others, the catalog among them."""
+
+    temporary: Counter[int] = field(default_factory=Counter)
+    changes: int = 0
+    others: int = 0
+
+
+def files(data: Path) -> Files:
+    """Return what the files of a server take. Looks at each of them: some milliseconds for a thousand."""
+    temporary, changes, others = Counter[int](), 0, 0
+    for folder, entry in _below(data):
+        size = _size(entry)
+        table = _TEMP_TABLE.match(entry.name) if folder[:1] == ("base",) and folder[-1].isdigit() else None
+        if table:
+            temporary[int(table[1])] += size
+        elif folder[:1] == ("pg_wal",):
+            changes += size
+        elif folder != ("base", "pgsql_tmp") or not _SPILLED.match(entry.name):
+            others += size
+    return Files(temporary, changes, others)
+
+
+def _below(path: Path | str, folder: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], os.DirEntry[str]]]:
+    """All files below a path, each with the folders on the way to it."""
+    with contextlib.suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _below(entry.path, (*folder, entry.name))
+            else:
+                yield folder, entry
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return max(LEAST, entry.stat(follow_symlinks=False).st_size)
+    except OSError:  # it went meanwhile
+        return 0
 
 
 def free(folder: Path) -> int:

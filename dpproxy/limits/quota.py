@@ -1,21 +1,27 @@
 """What the sessions of a role, and all sessions together, may take of the facade's memory, disk and processors. Pure.
 
-Knows: what each session takes and since when it does what it does, as it is told. Must not know: processes, files, sockets.
-PostgreSQL bounds each session by itself; two hundred of them each within its bound would still fill the machine. Here they
-are added up, by role and in total. Where a sum is over its limit, the session of that role that takes most of it is told to
-stop, and the next, until the rest fits. Who is over a share of the processors is not stopped: it waits while others work.
+Knows: what each session takes and since when it does what it does, what each role's server has grown by, as it is told. Must
+not know: processes, files, sockets. PostgreSQL bounds each session by itself; two hundred of them each within its bound would
+still fill the machine. Here they are added up, by role and in total. Where a sum is over its limit, the session of that role
+that takes most of it is told to stop, and the next, until the rest fits. Who is over a share of the processors is not
+stopped: it waits while others work.
+
+Some of the disk is no session's: rows of the catalog outlive the tables that they describe, and the server's log the
+statements that failed. Of it, a role's server is the holder, in the same sums as the sessions. Nothing but new files gives
+it back, and with the old ones all sessions of the role end. Each role has servers of its own: nobody else loses anything.
 
 The limits are not reached in a step: between two looks a session can take what the machine gives it in that time. Each
 process is held to its role's memory by the system, and to its role's disk by PostgreSQL, so that one alone never passes them.
+What was told to give back counts as free from then on, or one look after the other would stop somebody who has done nothing.
 """
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Hashable, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar, cast
 
 from dpproxy.errors import CONFIGURATION_LIMIT_EXCEEDED, DISK_FULL, OUT_OF_MEMORY
 
@@ -68,9 +74,9 @@ class Taken:
 
 
 class Resource(Enum):
-    MEMORY = (OUT_OF_MEMORY, "out of memory", "memory")
-    DISK = (CONFIGURATION_LIMIT_EXCEEDED, "temporary file size exceeds what is allowed", "disk for temporary files")
-    SPACE = (DISK_FULL, "disk full", "disk for temporary files")
+    MEMORY = (OUT_OF_MEMORY, "out of memory")
+    DISK = (CONFIGURATION_LIMIT_EXCEEDED, "temporary file size exceeds what is allowed")
+    SPACE = (DISK_FULL, "disk full")
 
     @property
     def sqlstate(self) -> str:
@@ -95,6 +101,30 @@ class Stop(Generic[S]):
     end: bool
 
 
+@dataclass(frozen=True)
+class Renewal:
+    """Says that the files of a role's servers are made anew, for which all its sessions end. `detail` is for the clients."""
+
+    role: Hashable
+    resource: Resource
+    detail: str
+
+
+@dataclass(frozen=True)
+class Orders(Generic[S]):
+    """Says who gives back. `stops` are of roles that `renewals` leaves alone."""
+
+    stops: list[Stop[S]]
+    renewals: list[Renewal]
+
+
+@dataclass(frozen=True)
+class _Server:
+    """Stands for the servers of a role among those who take of the disk."""
+
+    role: Hashable
+
+
 class Ration(Generic[S]):
     """Remembers who was told to stop, and who has used the processors of late."""
 
@@ -110,23 +140,34 @@ class Ration(Generic[S]):
 
     # memory and disk
 
-    def over(self, sessions: Mapping[S, Taken], free: int, now: float) -> list[Stop[S]]:
-        """Return who has to stop. `free`: bytes left on the facade's disk; `now`: of a clock that goes forward."""
+    def over(self, sessions: Mapping[S, Taken], grown: Mapping[Hashable, int], free: int, now: float) -> Orders[S]:
+        """Return who has to give back. `grown`: by role, bytes of its servers' files that are no session's; `free`: bytes left
+        on the facade's disk, those included that are being given back by servers; `now`: of a clock that goes forward."""
         quota = self._quota
         self._told = {s: told for s, told in self._told.items() if s in sessions and sessions[s].doing == told[0]}
-        gone = {s for s, (_, since) in self._told.items() if now < since + GRACE}
-        stops: dict[S, Stop[S]] = {}
+        gone: set[Hashable] = {s for s, (_, since) in self._told.items() if now < since + GRACE}
+        holders = dict[Hashable, Taken](sessions.items())
+        holders |= {_Server(role): Taken(role, None, busy=False, disk=size) for role, size in grown.items()}
+        chosen: dict[Hashable, tuple[Resource, str]] = {}
         for resource, amount, whole, each in (
             (Resource.MEMORY, _memory, quota.memory, quota.role_memory),
             (Resource.DISK, _disk, quota.disk, quota.role_disk),
         ):
-            for session, detail in _largest(sessions, gone | stops.keys(), amount, whole, each):
-                stops[session] = self._stop(session, sessions[session], resource, detail, now)
-        if free < quota.reserve:
+            found = _largest(holders, gone | chosen.keys(), amount, whole, each)
+            chosen |= {holder: (resource, why) for holder, why in found}
+        left = _without(holders, gone | chosen.keys())
+        if free + sum(taken.disk for holder, taken in holders.items() if holder not in left) < quota.reserve:
             least = f"less than {_size(quota.reserve)} are left on the disk of the facade"
-            for session in _by_size(sessions, gone | stops.keys(), _disk)[:1]:
-                stops[session] = self._stop(session, sessions[session], Resource.SPACE, least, now)
-        return list(stops.values())
+            chosen |= dict.fromkeys(_most(left), (Resource.SPACE, least))
+        anew = {holder.role for holder in chosen if isinstance(holder, _Server)}
+        return Orders(
+            [
+                self._stop(cast("S", holder), holders[holder], resource, why, now)
+                for holder, (resource, why) in chosen.items()
+                if holders[holder].role not in anew
+            ],
+            [Renewal(h.role, resource, why) for h, (resource, why) in chosen.items() if isinstance(h, _Server)],
+        )
 
     def _stop(self, session: S, taken: Taken, resource: Resource, detail: str, now: float) -> Stop[S]:
         before = self._told.get(session)
@@ -176,35 +217,59 @@ def _disk(taken: Taken) -> int:
     return taken.disk
 
 
-def _largest(sessions: Mapping[S, Taken], gone: set[S], amount: Amount, whole: int, each: int) -> list[tuple[S, str]]:
-    """Who has to stop so that every role, and then all together, are within their limits; and why."""
-    left: Counter[Hashable] = Counter()
-    for session, taken in sessions.items():
-        if session not in gone:
-            left[taken.role] += amount(taken)
-    found: list[tuple[S, str]] = []
-    for session in _by_size(sessions, gone, amount):
-        taken = sessions[session]
-        if left[taken.role] > each:
-            found.append((session, f"the sessions of this role together take more than {_size(each)}"))
-            left[taken.role] -= amount(taken)
-    chosen = gone | {session for session, _ in found}
-    while left.total() > whole:
-        role = max(left, key=lambda name: left[name])
-        of_role = {s: t for s, t in sessions.items() if t.role == role}
-        next_one = _by_size(of_role, chosen, amount)[:1]
-        if not next_one:
+_FLOORS: Final[Mapping[Amount, int]] = {_memory: NEGLIGIBLE, _disk: 1}
+"""By what is looked at: bytes that a holder has to take. Each session takes some memory, and none need take any disk."""
+
+
+def _largest(
+    holders: Mapping[Hashable, Taken], gone: Set[Hashable], amount: Amount, whole: int, each: int
+) -> list[tuple[Hashable, str]]:
+    """Who has to give back so that every role, and then all together, are within their limits; and why."""
+    left = _without(holders, gone)
+    sums, found = _sums(left, amount), list[tuple[Hashable, str]]()
+    waiting: defaultdict[Hashable, deque[Hashable]] = defaultdict(deque)
+
+    def give_back(holder: Hashable, why: str) -> None:
+        role = holders[holder].role
+        found.append((holder, why))
+        sums[role] = 0 if isinstance(holder, _Server) else sums[role] - amount(holders[holder])
+
+    for holder in sorted(left, key=lambda h: -amount(left[h])):
+        role = left[holder].role
+        if amount(left[holder]) < _FLOORS[amount]:
             break
-        found.append((next_one[0], f"all sessions together take more than {_size(whole)}, this role the most of it"))
-        left[role] -= amount(sessions[next_one[0]])
-        chosen.add(next_one[0])
+        if sums[role] > each:
+            give_back(holder, f"the sessions of this role together take more than {_size(each)}")
+        else:
+            waiting[role].append(holder)
+    while sums.total() > whole:
+        role = max(sums, key=lambda name: sums[name])
+        if not waiting[role]:
+            break
+        give_back(waiting[role].popleft(), f"all sessions together take more than {_size(whole)}, this role the most of it")
     return found
 
 
-def _by_size(sessions: Mapping[S, Taken], gone: set[S], amount: Amount) -> Sequence[S]:
-    """Those whose end would help, the largest first."""
-    found = [s for s, taken in sessions.items() if s not in gone and amount(taken) >= NEGLIGIBLE]
-    return sorted(found, key=lambda s: -amount(sessions[s]))
+def _most(holders: Mapping[Hashable, Taken]) -> list[Hashable]:
+    """Who takes most of the disk, of the role that does; none where nothing helps."""
+    sums = _sums(holders, _disk)
+    role = max(sums, key=lambda name: sums[name], default=None)
+    if sums[role] < NEGLIGIBLE:
+        return []
+    return [max((h for h, taken in holders.items() if taken.role == role), key=lambda h: holders[h].disk)]
+
+
+def _sums(holders: Mapping[Hashable, Taken], amount: Amount) -> Counter[Hashable]:
+    sums = Counter[Hashable]()
+    for taken in holders.values():
+        sums[taken.role] += amount(taken)
+    return sums
+
+
+def _without(holders: Mapping[Hashable, Taken], gone: Set[Hashable]) -> dict[Hashable, Taken]:
+    """With a server its role's sessions go."""
+    roles = {holder.role for holder in gone if isinstance(holder, _Server)}
+    return {holder: taken for holder, taken in holders.items() if holder not in gone and taken.role not in roles}
 
 
 def _size(number: int) -> str:

@@ -119,6 +119,10 @@ EVENTS: Final[Mapping[str, Event]] = {
     "a session took too much": Event(
         "the facade's memory or disk was short, and this session took most", ("dataset", "role", "user", "resource", "ended")
     ),
+    "a role's server took too much": Event(
+        "what its sessions left on the facade's disk: all its sessions were ended, and the server's files are made anew",
+        ("dataset", "role", "resource", "megabytes", "sessions"),
+    ),
     "the facade ended a session without a word": Event("its server died, or was ended", ("dataset", "role")),
     "no TLS": Event("a handshake failed", ("reason",)),
     "policy": Event("a policy is served that is doubtful", ("problem",)),

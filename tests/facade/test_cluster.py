@@ -1,8 +1,10 @@
-"""A supervised server: started again when it dies, on its own files, then on new ones, and given up at last."""
+"""A supervised server: started again when it dies, on its own files, then on new ones, and given up at last; made anew when it
+has grown."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,18 +16,19 @@ import pytest
 from dpproxy.facade import cluster
 from dpproxy.facade.account import Account, Place
 from dpproxy.facade.binaries import Binaries, FacadeError
-from dpproxy.facade.cluster import RESTARTS, Cluster, Endpoint
+from dpproxy.facade.cluster import RESTARTS, Cluster, Endpoint, Held
 from tests.worlds.waiting import until
 
 
 @dataclass
 class Server:
-    """Notes what is done to it; `failures`: how many of the next starts fail."""
+    """Notes what is done to it; `failures`: how many of the next starts fail, `dies`: after how many it dies."""
 
     place: Place
     died: Callable[[], None]
     done: list[str] = field(default_factory=list)
     failures: int = 0
+    dies: int = 0
     pid: int = 7
 
     async def create(self, pattern: Path | None) -> None:
@@ -43,6 +46,9 @@ class Server:
             self.done.append("failed")
             raise FacadeError("postgres does not start")
         self.done.append(what)
+        if self.dies:
+            self.dies -= 1
+            self.died()
 
     async def stop(self) -> None:
         self.done.append("stopped")
@@ -114,6 +120,74 @@ async def test_files_that_are_unusable_are_made_anew_and_filled(world: World) ->
         "failed", "stopped", "created from pattern", "failed", "stopped", "created from pattern", "started",
     ]  # fmt: skip
     assert len(world.filled) == 2
+
+
+async def test_it_is_made_anew_when_it_is_asked_to_be(world: World) -> None:
+    await world.cluster.start()
+    world.server.done.clear()
+    world.cluster.make_anew()
+    world.cluster.make_anew()
+    with pytest.raises(ConnectionRefusedError, match="being started again"):
+        _ = world.cluster.endpoint
+    assert world.cluster.restarting
+    await until(lambda: not world.cluster.restarting)
+    assert world.server.done == ["stopped", "created from pattern", "started"]
+    assert len(world.filled) == 2
+
+
+async def test_what_dies_while_it_is_started_again_is_started_once_more(world: World) -> None:
+    await world.cluster.start()
+    world.server.dies = 1
+    await revived(world)
+    assert world.server.done == ["restarted", "stopped", "created from pattern", "started"]
+
+
+MB = 1 << 20
+
+
+def written(world: World, **sizes: int) -> None:
+    for name, size in sizes.items():
+        path = world.cluster.data / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes(size * MB))
+
+
+async def test_what_it_had_when_it_was_filled_is_no_growth(world: World) -> None:
+    written(world, base__5__16400=30)
+    await world.cluster.start()
+    assert await world.cluster.held() == Held()
+    written(world, base__5__16400=31, base__5__16401=2, pg_xact__0000=3)
+    assert await world.cluster.held() == Held(grown=6 * MB)
+    world.cluster.data.with_name("postgres.log").write_bytes(bytes(4 * MB))
+    assert await world.cluster.held() == Held(grown=10 * MB)
+
+
+async def test_changes_that_postgres_keeps_to_its_bound_are_no_growth(world: World) -> None:
+    written(world, pg_wal__1=50)
+    await world.cluster.start()
+    written(world, pg_wal__2=14)
+    assert await world.cluster.held() == Held()
+    written(world, pg_wal__3=14)
+    assert await world.cluster.held() == Held(grown=14 * MB)
+
+
+async def test_temporary_tables_are_their_processes_or_else_the_servers(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.cluster.start()
+    written(world, base__5__t3_1=5, base__5__t3_2=1, base__5__t4_3=2)
+    written(world, base__5__t7_9=8)
+
+    async def owners() -> dict[int, int]:
+        (world.cluster.data / "base/5/t7_9").unlink(missing_ok=True)  # its process goes while it is asked about
+        return {3: 17, 5: 18}
+
+    monkeypatch.setattr(world.cluster, "owners", owners)
+    assert await world.cluster.held() == Held(Counter({17: 6 * MB}), 2 * MB)
+
+    async def silent() -> dict[int, int]:
+        raise TimeoutError
+
+    monkeypatch.setattr(world.cluster, "owners", silent)
+    assert await world.cluster.held() == Held(grown=8 * MB)
 
 
 async def test_it_is_given_up_at_last(world: World, caplog: pytest.LogCaptureFixture) -> None:

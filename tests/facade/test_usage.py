@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,27 +75,68 @@ def test_half_of_the_processors() -> None:
     assert [usage.last_processors(p) for p in ({0}, {0, 1}, {1, 3, 5})] == [{0}, {1}, {3, 5}]
 
 
+def filled(folder: Path, sizes: dict[str, int]) -> None:
+    for name, size in sizes.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(bytes(size))
+
+
+KB = 1 << 10
+
+
 def test_files_are_told_apart_by_their_names(tmp_path: Path) -> None:
-    for name, size in {
-        "base/pgsql_tmp/pgsql_tmp17.0": 10,
-        "base/pgsql_tmp/pgsql_tmp17.1": 20,
-        "base/pgsql_tmp/pgsql_tmp18.0": 5,
-        "base/pgsql_tmp/other": 5,
-        "base/5/t3_16400": 7,
-        "base/6/t3_16400.1": 8,
-        "base/6/t12_16400_fsm": 9,
-        "base/6/16400": 100,
-        "base/6/table": 100,
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(bytes(size))
-    assert usage.spilled(tmp_path) == {17: 30, 18: 5}
-    assert usage.temporary_tables(tmp_path) == {3: 15, 12: 9}
+    filled(
+        tmp_path,
+        {
+            "base/pgsql_tmp/pgsql_tmp17.0": 100 * KB,
+            "base/pgsql_tmp/pgsql_tmp17.1": 200 * KB,
+            "base/pgsql_tmp/pgsql_tmp18.0": 50 * KB,
+            "base/pgsql_tmp/other": 20 * KB,
+            "base/5/t3_16400": 70 * KB,
+            "base/6/t3_16400.1": 80 * KB,
+            "base/6/t12_16400_fsm": 90 * KB,
+            "base/6/16400": 1000 * KB,
+            "base/6/table": 1000 * KB,
+            "pg_wal/000000010000000000000001": 300 * KB,
+            "pg_wal/archive_status/t3_1": 20 * KB,
+            "t3_16400": 20 * KB,
+            "pg_xact/0000": 30 * KB,
+        },
+    )
+    assert usage.spilled(tmp_path) == {17: 300 * KB, 18: 50 * KB}
+    assert usage.files(tmp_path) == usage.Files(Counter({3: 150 * KB, 12: 90 * KB}), 320 * KB, 2070 * KB)
+
+
+def test_a_file_without_bytes_takes_some_of_the_disk(tmp_path: Path) -> None:
+    filled(tmp_path, {"base/5/t3_16400": 0, "base/5/t3_16401": 1, "base/5/16402": 0})
+    assert usage.files(tmp_path) == usage.Files(Counter({3: 2 * usage.LEAST}), 0, usage.LEAST)
+
+
+def test_each_byte_is_counted_once(tmp_path: Path) -> None:
+    """Whatever PostgreSQL calls its files, of today and to come."""
+    random.seed(7)
+    folders = (
+        "",
+        "base",
+        "base/5",
+        "base/pgsql_tmp",
+        "base/pgsql_tmp/pgsql_tmp17.0.fileset",
+        "global",
+        "pg_wal",
+        "pg_xact",
+        "x/y/z",
+    )
+    names = ("16400", "t3_1", "t12_1_fsm", "pgsql_tmp17.0", "pgsql_tmp18.3", "pgsql_tmp", "postmaster.pid", "t3", "0000")
+    sizes = {f"{folder}/{name}".strip("/"): random.randrange(16, 90) * KB for folder in folders for name in names}
+    sizes = {name: size for name, size in sizes.items() if name != "base/pgsql_tmp"}  # a folder here
+    filled(tmp_path, sizes)
+    found = usage.files(tmp_path)
+    assert found.temporary.total() + found.changes + found.others + usage.spilled(tmp_path).total() == sum(sizes.values())
 
 
 def test_nothing_there_is_nothing_taken(tmp_path: Path) -> None:
     assert not usage.spilled(tmp_path)
-    assert not usage.temporary_tables(tmp_path)
+    assert usage.files(tmp_path / "none") == usage.Files()
 
 
 def test_a_container_has_less_than_the_machine(tmp_path: Path) -> None:

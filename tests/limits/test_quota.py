@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
 from dpproxy.limits.quota import GRACE, LONG, NEGLIGIBLE, Quota, Ration, Resource, Stop, Taken
@@ -17,6 +18,15 @@ def ration() -> Ration[str]:
     return Ration(QUOTA, processors=2)
 
 
+def over(
+    sessions: Mapping[str, Taken], free: int = PLENTY, now: float = 0.0, limited: Ration[str] | None = None
+) -> list[Stop[str]]:
+    """Where no server has grown."""
+    orders = (limited or ration()).over(sessions, {}, free, now)
+    assert not orders.renewals
+    return orders.stops
+
+
 def took(role: str, memory: int = 0, disk: int = 0, *, doing: object = 1, busy: bool = True, seconds: float = 0.0) -> Taken:
     return Taken(role, doing, busy, memory * MB, seconds, disk * MB)
 
@@ -27,51 +37,118 @@ def stopped(stops: list[Stop[str]]) -> dict[str, tuple[Resource, bool]]:
 
 def test_within_every_limit_nobody_stops() -> None:
     sessions = {"a": took("r", 250, 250), "b": took("r", 250, 250), "c": took("s", 500, 500)}
-    assert ration().over(sessions, PLENTY, 0.0) == []
+    assert over(sessions) == []
 
 
 def test_the_largest_of_a_role_stop_until_the_rest_fits() -> None:
     sessions = {"a": took("r", 300), "b": took("r", 290), "c": took("r", 150), "d": took("s", 310), "e": took("r", 100)}
-    found = ration().over(sessions, PLENTY, 0.0)
+    found = over(sessions)
     assert stopped(found) == {"a": (Resource.MEMORY, False), "b": (Resource.MEMORY, False)}
     assert all("this role together take more than 500 MB" in stop.detail for stop in found)
 
 
 def test_of_all_together_the_role_that_takes_most_gives_back() -> None:
     sessions = {"a": took("r", 400), "b": took("s", 450), "c": took("t", 200)}
-    assert stopped(ration().over(sessions, PLENTY, 0.0)) == {"b": (Resource.MEMORY, False)}
+    assert stopped(over(sessions)) == {"b": (Resource.MEMORY, False)}
 
 
 def test_what_was_told_to_stop_counts_as_given_back_for_a_while() -> None:
     sessions = {"a": took("r", 0, 300), "b": took("r", 0, 290)}
     limited = ration()
-    assert stopped(limited.over(sessions, PLENTY, 0.0)) == {"a": (Resource.DISK, False)}
-    assert limited.over(sessions, PLENTY, GRACE / 2) == []
+    assert stopped(over(sessions, now=0.0, limited=limited)) == {"a": (Resource.DISK, False)}
+    assert over(sessions, now=GRACE / 2, limited=limited) == []
 
 
 def test_who_does_not_stop_is_ended() -> None:
     sessions = {"a": took("r", 600)}
     limited = ration()
-    assert stopped(limited.over(sessions, PLENTY, 0.0)) == {"a": (Resource.MEMORY, False)}
-    assert stopped(limited.over(sessions, PLENTY, GRACE)) == {"a": (Resource.MEMORY, True)}
+    assert stopped(over(sessions, now=0.0, limited=limited)) == {"a": (Resource.MEMORY, False)}
+    assert stopped(over(sessions, now=GRACE, limited=limited)) == {"a": (Resource.MEMORY, True)}
 
 
 def test_another_statement_is_cancelled_not_ended() -> None:
     limited = ration()
-    limited.over({"a": took("r", 600)}, PLENTY, 0.0)
-    assert stopped(limited.over({"a": took("r", 600, doing=2)}, PLENTY, GRACE)) == {"a": (Resource.MEMORY, False)}
+    over({"a": took("r", 600)}, now=0.0, limited=limited)
+    assert stopped(over({"a": took("r", 600, doing=2)}, now=GRACE, limited=limited)) == {"a": (Resource.MEMORY, False)}
 
 
 def test_a_session_without_a_statement_is_ended() -> None:
     """A cursor that is held has files although nothing runs."""
-    assert stopped(ration().over({"a": took("r", 0, 600, busy=False)}, PLENTY, 0.0)) == {"a": (Resource.DISK, True)}
+    assert stopped(over({"a": took("r", 0, 600, busy=False)})) == {"a": (Resource.DISK, True)}
 
 
 def test_a_full_disk_stops_the_largest_of_anybody() -> None:
     sessions = {"a": took("r", 0, 100), "b": took("s", 0, 120), "c": took("s", 400, 0)}
-    assert stopped(ration().over(sessions, QUOTA.reserve - 1, 0.0)) == {"b": (Resource.SPACE, False)}
-    assert ration().over(sessions, QUOTA.reserve, 0.0) == []
-    assert ration().over({"c": took("s", 400)}, 0, 0.0) == [], "nobody here has filled it"
+    assert stopped(over(sessions, QUOTA.reserve - 1)) == {"b": (Resource.SPACE, False)}
+    assert over(sessions, QUOTA.reserve) == []
+    assert over({"c": took("s", 400)}, 0) == [], "nobody here has filled it"
+
+
+# what servers have grown by
+
+
+def orders(
+    sessions: Mapping[str, Taken], grown: Mapping[Hashable, int], free: int = PLENTY
+) -> tuple[dict[str, bool], set[Hashable]]:
+    """Whose statement is cancelled or who is ended, and of which roles the servers are made anew."""
+    found = ration().over(sessions, {role: size * MB for role, size in grown.items()}, free, 0.0)
+    return {stop.session: stop.end for stop in found.stops}, {renewal.role for renewal in found.renewals}
+
+
+def test_growth_within_the_limits_is_let_be() -> None:
+    assert orders({"a": took("r", 0, 100)}, {"r": 400, "s": 500}) == ({}, set())
+
+
+def test_a_role_whose_server_has_grown_too_much_gets_a_new_one() -> None:
+    """Nobody of it is told to stop, since everybody of it is ended; nobody else notices."""
+    sessions = {"a": took("r"), "b": took("r", 600, 450), "c": took("s", 0, 400)}
+    assert orders(sessions, {"r": 501, "s": 90}) == ({}, {"r"})
+
+
+def test_growth_and_files_of_sessions_are_one_sum_and_the_largest_gives_way() -> None:
+    assert orders({"a": took("r", 0, 300)}, {"r": 250}) == ({"a": False}, set())
+    assert orders({"a": took("r", 0, 250)}, {"r": 300}) == ({}, {"r"})
+
+
+def test_of_all_together_the_role_that_takes_most_gives_back_what_its_server_has_grown_by() -> None:
+    """Also when nobody of that role is there any more."""
+    sessions = {"a": took("s", 0, 350)}
+    assert orders(sessions, {"r": 450, "t": 300}) == ({}, {"r"})
+    assert orders(sessions, {"r": 350, "s": 140, "t": 300}) == ({"a": False}, set())
+
+
+def test_a_full_disk_is_given_back_by_the_role_that_has_filled_it() -> None:
+    """Its sessions have no files of their own. Who sorts 5 MB beside it has not filled the disk."""
+    sessions = {**{str(i): took("bloats") for i in range(4)}, "sorts": took("s", 0, 5)}
+    assert orders(sessions, {"bloats": 200, "s": 1}, free=0) == ({}, {"bloats"})
+    assert orders({"sorts": sessions["sorts"]}, {"bloats": 200}, free=0) == ({}, {"bloats"}), "its sessions are gone"
+    assert orders(sessions, {"bloats": 3}, free=0) == ({"sorts": False}, set()), "every server has a few new files"
+
+
+def test_many_that_each_take_little_are_told_to_stop_as_well() -> None:
+    small = {str(i): took("r", 0, 3) for i in range(200)}
+    stops, anew = orders(small, {})
+    assert (len(stops), anew) == (200 - 500 // 3, set())
+    stops, anew = orders({**small, "sorts": took("s", 0, 5)}, {}, free=0)
+    assert not anew
+    assert "sorts" not in stops
+
+
+def test_what_is_being_given_back_counts_as_free() -> None:
+    """Or every look would stop one more, until the first has given back."""
+    sessions = {"a": took("r", 0, 200), "b": took("s", 0, 150)}
+    limited = ration()
+    assert stopped(over(sessions, 0, 0.0, limited)) == {"a": (Resource.SPACE, False)}
+    assert over(sessions, 0, 0.1, limited) == [], "200 MB come back"
+    assert stopped(over(sessions, 0, GRACE, limited)) == {"a": (Resource.SPACE, True)}, "they did not"
+
+
+def memory(taken: Taken) -> int:
+    return taken.memory
+
+
+def disk(taken: Taken) -> int:
+    return taken.disk
 
 
 def test_any_sessions_end_within_the_limits() -> None:
@@ -82,14 +159,25 @@ def test_any_sessions_end_within_the_limits() -> None:
             str(i): took(random.choice("rst"), random.randrange(400), random.randrange(400), busy=random.random() < 0.8)
             for i in range(random.randrange(12))
         }
-        stops = {stop.session for stop in ration().over(sessions, PLENTY, 0.0)}
-        for amount in (lambda t: t.memory, lambda t: t.disk):
-            left = Counter[object]()
+        grown = {role: random.randrange(500) * MB for role in random.sample("rstu", random.randrange(5))}
+        found = ration().over(sessions, grown, PLENTY, 0.0)
+        stops, anew = {stop.session for stop in found.stops}, {renewal.role for renewal in found.renewals}
+        assert all(sessions[name].role not in anew for name in stops), "it is ended anyway"
+        for amount, own, least in ((memory, {}, NEGLIGIBLE), (disk, grown, 0)):
+            before = Counter[Hashable](own)
+            for taken in sessions.values():
+                before[taken.role] += amount(taken)
+            left = Counter[Hashable]({role: size for role, size in own.items() if role not in anew})
             for name, taken in sessions.items():
-                if name not in stops and amount(taken) >= NEGLIGIBLE:
+                if name not in stops and taken.role not in anew and amount(taken) >= least:
                     left[taken.role] += amount(taken)
             assert left.total() <= QUOTA.memory
             assert max(left.values(), default=0) <= QUOTA.role_memory
+            resource = Resource.DISK if amount is disk else Resource.MEMORY
+            blamed = {sessions[stop.session].role for stop in found.stops if stop.resource is resource} | (anew if own else set())
+            for role in blamed:
+                others = max((size for other, size in left.items() if other != role), default=0)
+                assert before[role] > min(QUOTA.role_memory, others), "who took more was let be"
 
 
 # processors

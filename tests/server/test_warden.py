@@ -6,19 +6,30 @@ What a session takes it holds until it is stopped: each waits in `pg_sleep`, or 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import itertools
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+import pytest_asyncio
 
 from dpproxy.facade import usage
+from dpproxy.facade.cluster import Cluster, Held
+from dpproxy.facade.facade import Facade
+from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.limits import quota
 from dpproxy.limits.quota import Quota
+from dpproxy.policy.model import User
+from dpproxy.server.server import Server
 from dpproxy.server.warden import Warden
-from tests.worlds.scripted import Stage
+from tests.worlds import patterns
+from tests.worlds.scripted import VERIFIER, ScriptedEngine, Stage, catalog, policy, scripted_dataset
 from tests.worlds.wire_client import PASSWORD
 
 pytestmark = [
@@ -42,8 +53,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def limited(stage: Stage, **bounds: Any) -> AsyncIterator[None]:
-    given = {"memory": 1 << 40, "disk": 1 << 40, **bounds}
-    warden = Warden(Quota(**given), stage.server.sessions, lambda: [stage.facade])
+    async with watched(stage.server, lambda: [(("shop", "analyst"), stage.facade)], **bounds):
+        yield
+
+
+@asynccontextmanager
+async def watched(server: Server, clusters: Callable[[], Any], **bounds: Any) -> AsyncIterator[None]:
+    warden = Warden(Quota(**{"memory": 1 << 40, "disk": 1 << 40, **bounds}), server.sessions, clusters)
     watching = asyncio.ensure_future(warden.watch())
     try:
         yield
@@ -51,12 +67,13 @@ async def limited(stage: Stage, **bounds: Any) -> AsyncIterator[None]:
         watching.cancel()
 
 
+async def connected(port: int, user: str = "ada") -> Any:
+    return await asyncpg.connect(host="127.0.0.1", port=port, user=user, password=PASSWORD, database="shop", timeout=SAFETY)
+
+
 @asynccontextmanager
 async def connections(stage: Stage, count: int) -> AsyncIterator[list[Any]]:
-    opened = [
-        await asyncpg.connect(host="127.0.0.1", port=stage.port, user="ada", password=PASSWORD, database="shop", timeout=SAFETY)
-        for _ in range(count)
-    ]
+    opened = [await connected(stage.port) for _ in range(count)]
     try:
         yield opened
     finally:
@@ -136,3 +153,121 @@ async def test_a_long_statement_waits_for_others(stage: Stage) -> None:
             await running
         if os.geteuid() == 0:
             await until(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 0)
+
+
+# what belongs to a server
+
+
+@dataclass
+class Two:
+    """A proxy with two roles: of `ada`, who makes tables, and of `bob`."""
+
+    server: Server
+    facade: Facade
+    clusters: dict[str, Cluster]
+    port: int
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def two(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Two]:
+    state, facade, engine, rules = tmp_path_factory.mktemp("two"), Facade(connections=100), ScriptedEngine(), policy()
+    analyst = rules.roles["analyst"]
+    rules = replace(
+        rules,
+        roles={"analyst": analyst, "clerk": replace(analyst, name="clerk")},
+        users={**rules.users, "bob": User("bob", "clerk", VERIFIER)},
+    )
+    await patterns.start(facade, state)
+    rooms = await facade.open(rules, catalog(), engine.public_rows)
+    clusters = {role: server for (_, role), server in facade.clusters()}
+    ledger = SqliteLedger(state / "ledger.sqlite")
+    server = Server({"shop": scripted_dataset(engine, ledger, rules)}, lambda _, role: rooms.endpoint(role))
+    yield Two(server, facade, clusters, await server.listen("127.0.0.1", 0))
+    await server.stop(drain=0)
+    await facade.stop()
+    ledger.close()
+
+
+WIDE = ", ".join(f"c{number} int" for number in range(1500))
+ENDED = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+
+
+async def grow(connection: Any) -> None:
+    """Make tables and drop them, until the session is ended."""
+    while True:
+        await connection.execute(f"CREATE TEMP TABLE wide ({WIDE}); DROP TABLE wide")
+
+
+async def test_a_growing_catalog_ends_its_role_alone_and_comes_back(two: Two) -> None:
+    """Neither session of the role holds a file. Another role's session has a temporary table, a sort's file and a transaction:
+    it goes on with all of them."""
+    ada, idle, bob = await connected(two.port), await connected(two.port), await connected(two.port, "bob")
+    grows, server = two.clusters["analyst"], two.clusters["clerk"].pid
+    before, ended = grows.pid, asyncio.Event()
+    idle.add_termination_listener(lambda _: ended.set())
+    await bob.execute(f"{SMALL}; CREATE TEMP TABLE mine AS SELECT 1 AS x; BEGIN")
+    await bob.execute(f"DECLARE c CURSOR FOR SELECT * FROM ({FILES_50_MB}) t(x) ORDER BY x; FETCH c")
+    async with watched(two.server, two.facade.clusters, disk=140 * MB):
+        async with asyncio.timeout(SAFETY):
+            with pytest.raises(ENDED):
+                await grow(ada)
+            await ended.wait()
+        again = await connected(two.port)
+        assert await again.fetchval("SELECT count(*) FROM shops") == 2, "what the role sees is there as before"
+        assert grows.pid != before
+        assert (await grows.held()).grown < quota.NEGLIGIBLE
+        assert await bob.fetchval("SELECT x FROM mine") == 1
+        assert len(await bob.fetch("FETCH 10 FROM c")) == 10
+        assert two.clusters["clerk"].pid == server
+    for connection in (again, bob):
+        connection.terminate()
+
+
+async def test_a_disk_is_given_back_by_the_role_whose_server_fills_it(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two sessions write long comments, of which none is anybody's file; the only file beside them is a small sort's."""
+    adas, bob = [await connected(two.port) for _ in range(2)], await connected(two.port, "bob")
+    await bob.execute(f"{SMALL}; BEGIN; DECLARE c CURSOR FOR SELECT * FROM ({FILES_50_MB}) t(x) ORDER BY x; FETCH c")
+
+    def free(_: object) -> int:
+        folders = [cluster.data for cluster in two.clusters.values()]
+        return capacity - sum(usage.files(data).others + usage.spilled(data).total() for data in folders)
+
+    capacity = 0
+    capacity = 200 * MB - free(None)
+    monkeypatch.setattr(usage, "free", free)
+    async with watched(two.server, two.facade.clusters, reserve=100 * MB):
+        outcomes = await asyncio.wait_for(asyncio.gather(*map(comment, adas), return_exceptions=True), SAFETY)
+        assert all(isinstance(outcome, ENDED) for outcome in outcomes)
+        await until(lambda: free(None) > 150 * MB)
+        assert len(await bob.fetch("FETCH 10 FROM c")) == 10
+    bob.terminate()
+
+
+async def comment(connection: Any) -> None:
+    """Say something new of a table that has no row, until the session is ended."""
+    await connection.execute("CREATE TEMP TABLE small (x int)")
+    for number in itertools.count():
+        text = "".join(hashlib.sha512(f"{number} {part}".encode()).hexdigest() for part in range(8000))
+        await connection.execute(f"COMMENT ON TABLE small IS '{text}'")
+
+
+class Mute:
+    """Is a server that answers nothing, and whose files are not there."""
+
+    data = Path("/nonexistent/home/data")
+    restarting = False
+
+    async def held(self) -> Held:
+        await asyncio.get_running_loop().create_future()
+        raise AssertionError
+
+    def make_anew(self) -> None:
+        raise AssertionError
+
+
+async def test_a_server_that_does_not_answer_hides_no_other(two: Two) -> None:
+    ada, mute = await connected(two.port), (("shop", "third"), Mute())
+    async with watched(two.server, lambda: [mute, *two.facade.clusters()], disk=60 * MB):
+        with pytest.raises(asyncpg.ConfigurationLimitExceededError):
+            await ada.execute(f"CREATE TEMP TABLE t AS {FILES_50_MB}; SELECT pg_sleep(600)")
+    ada.terminate()
