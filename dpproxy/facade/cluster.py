@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import shutil
 from collections import Counter
@@ -26,7 +27,8 @@ from dpproxy.postgres_failures import FAILURES
 
 LOG = logging.getLogger(__name__)
 
-RESTARTS = 5  # attempts, doubling from 0.1 s, before the facade is declared dead
+ALARM = 5  # attempts that fail before somebody has to look
+LONGEST_PAUSE = 30.0  # seconds between two attempts, doubling up to here from 0.2 s
 LITTLE = 1 << 20  # bytes of temporary tables of which nobody asks whose they are
 
 
@@ -134,8 +136,10 @@ class Cluster:
         return max(0, self._own(files) - self._filled)
 
     def _own(self, files: usage.Files) -> int:
-        log = self._server.place.log
-        return files.others + max(0, files.changes - CHANGES) + (log.stat().st_size if log.exists() else 0)
+        log = 0
+        with contextlib.suppress(FileNotFoundError):  # it goes with large ones when the files are made anew
+            log = self._server.place.log.stat().st_size
+        return files.others + max(0, files.changes - CHANGES) + log
 
     async def start(self) -> None:
         """Start the server and fill its database. Raises FacadeError, and whatever `fill` raises."""
@@ -192,20 +196,28 @@ class Cluster:
         self._restarting = asyncio.ensure_future(self._revive())
 
     async def _revive(self, *, anew: bool = False) -> None:
-        """Start again on the same files; when they are unusable (or `anew`), make new ones."""
-        for attempt in range(RESTARTS):
+        """Start again on the same files; when they are unusable (or `anew`), make new ones. What fails is tried again for as long
+        as it takes: a disk that is full now has room later."""
+        for attempt in itertools.count():
             self._lost = False
             try:
                 if attempt == 0 and not anew:
                     await self._server.restart()
                 else:
-                    await asyncio.sleep(0.1 * 2**attempt if attempt else 0.0)
+                    await asyncio.sleep(_pause(attempt))
                     await self._server.stop()
                     await self.start()
                 if self._lost:
                     raise FacadeError("the postmaster died again")
+            except Exception:  # whatever it is: without another attempt the role stays without its server
+                LOG.exception("facade: restart failed")
+                if attempt + 1 == ALARM:
+                    LOG.critical("facade: still down; it is tried again every %.0f seconds", LONGEST_PAUSE)
+            else:
                 LOG.info("facade: running again")
                 return
-            except (FacadeError, *FAILURES):
-                LOG.exception("facade: restart failed")
-        LOG.critical("facade: given up")
+
+
+def _pause(attempt: int) -> float:
+    """Seconds before an attempt."""
+    return min(LONGEST_PAUSE, 0.1 * 2 ** min(attempt, 20)) if attempt else 0.0

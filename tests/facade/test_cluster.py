@@ -1,5 +1,5 @@
-"""A supervised server: started again when it dies, on its own files, then on new ones, and given up at last; made anew when it
-has grown."""
+"""A supervised server: started again when it dies, on its own files, then on new ones, for as long as it takes; made anew when
+it has grown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from dpproxy.facade import cluster
 from dpproxy.facade.account import Account, Place
 from dpproxy.facade.binaries import Binaries, FacadeError
-from dpproxy.facade.cluster import RESTARTS, Cluster, Endpoint, Held
+from dpproxy.facade.cluster import ALARM, LONGEST_PAUSE, Cluster, Endpoint, Held
 from tests.worlds.waiting import until
 
 
@@ -190,12 +190,37 @@ async def test_temporary_tables_are_their_processes_or_else_the_servers(world: W
     assert await world.cluster.held() == Held(grown=8 * MB)
 
 
-async def test_it_is_given_up_at_last(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_is_never_given_up(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """An hour on a full disk: somebody is called once, and whoever makes room has to do no more."""
     await world.cluster.start()
-    world.server.failures = 99
+    world.server.failures = 120
     await revived(world)
-    assert world.server.done.count("failed") == RESTARTS
-    assert caplog.messages[-1] == "facade: given up"
+    assert world.server.done.count("failed") == 120
+    assert world.server.done[-1] == "started"
+    assert sum(record.levelname == "CRITICAL" for record in caplog.records) == 1
+    assert world.cluster.endpoint.path == world.cluster.socket
+
+
+async def test_what_nobody_thought_of_ends_no_revival(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    await world.cluster.start()
+    failures = iter([ValueError("a public table cannot be read"), None])
+
+    async def fill(_: object) -> None:
+        if failure := next(failures):
+            raise failure
+
+    monkeypatch.setattr(world.cluster, "_fill", fill)
+    world.cluster.make_anew()
+    await until(lambda: not world.cluster.restarting)
+    assert next(failures, "no more") == "no more", "it was filled at the second attempt"
+
+
+def test_pauses_double_up_to_a_bound() -> None:
+    pauses = [cluster._pause(attempt) for attempt in range(2000)]
+    assert pauses[:4] == [0.0, 0.2, 0.4, 0.8]
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LONGEST_PAUSE
+    assert sum(pauses[: ALARM + 1]) < LONGEST_PAUSE
 
 
 async def test_stopping_ends_a_revival_and_removes_the_files(world: World) -> None:

@@ -192,6 +192,11 @@ WIDE = ", ".join(f"c{number} int" for number in range(1500))
 ENDED = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
 
 
+async def keep_dead_rows(connection: Any) -> None:
+    """Stay in a transaction, so that no vacuum removes what others drop, however slow they are."""
+    await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM pg_class")
+
+
 async def grow(connection: Any) -> None:
     """Make tables and drop them, until the session is ended."""
     while True:
@@ -205,6 +210,7 @@ async def test_a_growing_catalog_ends_its_role_alone_and_comes_back(two: Two) ->
     grows, server = two.clusters["analyst"], two.clusters["clerk"].pid
     before, ended = grows.pid, asyncio.Event()
     idle.add_termination_listener(lambda _: ended.set())
+    await keep_dead_rows(idle)
     await bob.execute(f"{SMALL}; CREATE TEMP TABLE mine AS SELECT 1 AS x; BEGIN")
     await bob.execute(f"DECLARE c CURSOR FOR SELECT * FROM ({FILES_50_MB}) t(x) ORDER BY x; FETCH c")
     async with watched(two.server, two.facade.clusters, disk=140 * MB):
@@ -226,6 +232,8 @@ async def test_a_growing_catalog_ends_its_role_alone_and_comes_back(two: Two) ->
 async def test_a_disk_is_given_back_by_the_role_whose_server_fills_it(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sessions write long comments, of which none is anybody's file; the only file beside them is a small sort's."""
     adas, bob = [await connected(two.port) for _ in range(2)], await connected(two.port, "bob")
+    idle = await connected(two.port)
+    await keep_dead_rows(idle)
     await bob.execute(f"{SMALL}; BEGIN; DECLARE c CURSOR FOR SELECT * FROM ({FILES_50_MB}) t(x) ORDER BY x; FETCH c")
 
     def free(_: object) -> int:
@@ -240,7 +248,8 @@ async def test_a_disk_is_given_back_by_the_role_whose_server_fills_it(two: Two, 
         assert all(isinstance(outcome, ENDED) for outcome in outcomes)
         await until(lambda: free(None) > 150 * MB)
         assert len(await bob.fetch("FETCH 10 FROM c")) == 10
-    bob.terminate()
+    for connection in (idle, bob):
+        connection.terminate()
 
 
 async def comment(connection: Any) -> None:
