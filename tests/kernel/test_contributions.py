@@ -57,6 +57,7 @@ from tests.kernel.small_tables import BUYER, HOME, LEAVES, ORDERS, PEOPLE, PERSO
 HELD = RowValue(ref(SIZE), None, Held(-10, 20, Fraction(1)))
 ROWS = MeasuredRows(where(ORDERS, there(BUYER)), BUYER, (ref(SIZE),), (RowValue(ref(SIZE), None), HELD))
 GROUPS = UnitGroups(ROWS, (Counted(0), Counted(1), Added(1, -15, 15, 5)))
+BELOW = replace(GROUPS, rows=replace(ROWS, values=(*ROWS.values, replace(HELD, held=Held(-20, 10, Fraction(1))))))
 ALONE = MeasuredRows(PEOPLE, PERSON, (ref(HOME),), (replace(HELD, value=ref(HOME)),))
 FIRST = Order(7, (0,))
 COUNTS = Scaled(0, "count", 1, 4, 1, 8, 0)
@@ -107,6 +108,10 @@ REACH: Mapping[str, tuple[Statement, Reach]] = {
     "distinct values in all": (sums(None, total=DistinctCount(0, 3, FIRST, 2, 4)), Reach(0, 3, 2, 16)),
     "the sum of distinct values": (sums(None, total=DistinctSum(1, 3, Order(7))), Reach(-30, 60)),
     "their sum in all": (sums(None, total=DistinctSum(1, 3, FIRST, 2, 4)), Reach(-30, 60, 2, 80**2)),
+    "the sum of distinct values below 0": (
+        sums(None, total=DistinctSum(2, 3, FIRST, 2, 4), groups=BELOW),
+        Reach(-60, 30, 2, 80**2),
+    ),
     "a distinct number": (Sums(ALONE, (ValueSum(0, 0, distinct=True),)), Reach(-10, 20)),
     "a weight": (sums(Scaled(0, "weight", 2, 4, 1, 8, 0)), Reach(0, 8, 2, 64)),
     "units in all": (sums(Scaled(0, "units", 1, 4, 1, 8, 0)), Reach(0, 8, 1, 32)),

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.amounts import MICRO
-from dpproxy.ledger.book import Book
+from dpproxy.amounts import MICRO, Window
+from dpproxy.ledger.book import TOLERANCE, Book
 from dpproxy.ledger.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Opened
-from dpproxy.ledger.ledger import BudgetExhausted, Charge, Grant, LedgerCorrupt, Limits
+from dpproxy.ledger.ledger import BudgetExhausted, Charge, ClockDoubtful, Grant, LedgerCorrupt, Limits
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
-from tests.ledger.conftest import NOON, make_request
+from tests.ledger.conftest import NOON, WIDE, make_request
 
 YEARS = dt.timedelta(days=10_000)
 charges = st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.integers(0, 9)), max_size=15)
@@ -91,6 +91,63 @@ def test_a_limit_is_reached_and_not_passed() -> None:
     with pytest.raises(BudgetExhausted) as caught:
         book.decide(make_request(MICRO + 1, role="a", user="a", limits=limits))
     assert (caught.value.which, caught.value.left) == ("role", (MICRO, 0))
+
+
+def test_no_statement_costs_more_than_one_may() -> None:
+    limits = replace(WIDE, per_query_epsilon=2 * MICRO)
+    assert book_of().decide(make_request(2 * MICRO, limits=limits)).loss == Loss(2 * MICRO)
+    with pytest.raises(BudgetExhausted) as caught:
+        book_of().decide(make_request(2 * MICRO + 1, limits=limits))
+    assert (caught.value.which, caught.value.left) == ("query", (2 * MICRO, 0))
+
+
+@pytest.mark.parametrize("scope", ["role", "user", "dataset"])
+def test_whoever_has_a_limit_is_charged_and_held_to_it(scope: str) -> None:
+    """One of the three has a limit; others of its name's kind spend beside it."""
+    limits = replace(WIDE, **{scope: Limit(3 * MICRO)})
+    mine = {"role": "a", "user": "u", "dataset": "shop"}
+    others = {"role": "b", "user": "v", "dataset": "other"}
+    spent = replace(charge(epsilon=2 * MICRO, dataset_epsilon=2 * MICRO), user="u")
+    book = book_of(spent)
+    name = mine[scope]
+    assert book.standing(("shop", scope, name), Limit(3 * MICRO), NOON).left_epsilon == MICRO
+    assert book.decide(make_request(MICRO, limits=limits, **mine)).sequence == 3
+    with pytest.raises(BudgetExhausted) as caught:
+        book.decide(make_request(MICRO + 1, limits=limits, **mine))
+    assert caught.value.which == scope
+    assert book.decide(make_request(MICRO + 1, limits=limits, **{**mine, scope: others[scope]})).sequence == 3
+
+
+@pytest.mark.parametrize(
+    ("window", "within", "after"),
+    [
+        ("day", dt.timedelta(hours=11), dt.timedelta(hours=12)),
+        ("month", dt.timedelta(days=16), dt.timedelta(days=17)),
+        ("never", dt.timedelta(days=4000), None),
+    ],
+)
+def test_a_limit_begins_anew_with_its_own_window(window: Window, within: dt.timedelta, after: dt.timedelta | None) -> None:
+    """Spent at noon of the fifteenth of May."""
+    limit = Limit(3 * MICRO, window=window)
+    book = book_of(charge(epsilon=2 * MICRO))
+    assert book.standing(("shop", "role", "a"), limit, NOON + within).left_epsilon == MICRO
+    if after is not None:
+        assert book.standing(("shop", "role", "a"), limit, NOON + after).left_epsilon == 3 * MICRO
+
+
+def test_a_clock_that_runs_ahead_of_a_steady_one_is_doubted() -> None:
+    """A steady clock decides, however far a clock may leap without one, on a copy as well; once it is behind, it says nothing."""
+    book = book_of(charge())
+    book.steady = NOON + dt.timedelta(minutes=5)
+    for same in (book, book.copy()):
+        assert same.now(book.steady + TOLERANCE) == book.steady + TOLERANCE
+        with pytest.raises(ClockDoubtful, match="ran ahead by 1:01:00"):
+            same.decide(make_request(at=book.steady + TOLERANCE + dt.timedelta(minutes=1)))
+    book.steady = NOON - dt.timedelta(minutes=5)
+    assert book.now(NOON + dt.timedelta(days=9000)) == NOON + dt.timedelta(days=9000)
+    book.steady = None
+    with pytest.raises(ClockDoubtful, match="days after the ledger's last entry"):
+        book.now(NOON + YEARS + dt.timedelta(days=1))
 
 
 def test_a_grant_widens_one_window() -> None:

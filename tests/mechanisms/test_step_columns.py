@@ -19,7 +19,7 @@ from dpproxy.mechanisms.noise_sources import OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
-from dpproxy.privacy.noise_error import step_growth, told_half
+from dpproxy.privacy.noise_error import deviation, step_growth, told_half
 from dpproxy.privacy.noise_scale import gaussian_sigma, laplace_scale, rho_for
 from dpproxy.sql.template import Template
 
@@ -64,6 +64,32 @@ def test_without_noise_the_steps_are_added_up() -> None:
     given = columns([50_000, 70_000], [30_000, 42_000], [20_000, 28_000])
     released = release(measured(basis()), exact(given), Still())
     assert [v.tolist() for v in released.values] == [[190_000, 266_000], [190_000, 266_000], [2, 2]]
+
+
+class Dice(Still):
+    """Noise that moves each value by as much."""
+
+    def __init__(self, by: int) -> None:
+        super().__init__()
+        self._by = by
+
+    def laplace(self, scale: Fraction, values: Int64) -> Int64:
+        return values + self._by
+
+    gaussian = laplace
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+@pytest.mark.parametrize("by", [-(10**6), 10**6])
+def test_shifted_dice_for_steps(by: int, mechanism: Name, signed: bool) -> None:
+    """What is shown is put together of columns each of which the dice have moved: no step passes by the noise."""
+    one, given = basis(mechanism, signed), columns([50, 70], [30, 42], [20, 28])
+    released = release(measured(one), exact(given), Dice(by))
+    moved = step_columns.together([c + by for c in given], deviation(one) * one.fine, mechanism == "laplace", signed)
+    last = [moved.last] * 2
+    assert [v.tolist() for v in released.values] == [moved.value.tolist(), moved.raw.tolist(), last]
+    assert last == [COUNT - 1] * 2 or (by < 0 and not signed), "dice as far as that are seen in the last step"
 
 
 def test_without_noise_groups_unlike_are_off_by_less_than_it() -> None:

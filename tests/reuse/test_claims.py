@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import Collection
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from dpproxy.reuse.claims import Claims
+from dpproxy.reuse.lookup import InFlight
 
 HOLDER = """
 import sys
@@ -70,3 +74,43 @@ def test_the_dead_claim_nothing(path: Path) -> None:
     other.communicate()
     assert claims.take(["a"])
     claims.close()
+
+
+class Noted:
+    """Claims that are there at the second time of asking, and who holds them."""
+
+    def __init__(self) -> None:
+        self.held: list[str] = []
+        self.asked = 0
+
+    async def claim(self, names: Collection[str]) -> bool:
+        self.asked += 1
+        if self.asked == 1:
+            return False
+        self.held += names
+        return True
+
+    def drop(self, names: Collection[str]) -> None:
+        for name in names:
+            self.held.remove(name)
+
+
+@pytest.mark.parametrize("ending", [None, ValueError, asyncio.CancelledError])
+async def test_a_claim_is_dropped_however_its_holder_ends(ending: type[BaseException] | None) -> None:
+    """One that never is keeps everybody else waiting, for ever."""
+    claims, pauses = Noted(), list[float]()
+    flight = InFlight(claims)
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    with pytest.raises(ending) if ending is not None else nullcontext():
+        async with flight.held(["a", "b"], sleep):
+            assert (claims.held, len(pauses)) == (["a", "b"], 1)
+            waiting = flight.busy(["b", "c"])
+            assert len(waiting) == 1
+            if ending is not None:
+                raise ending
+    assert claims.held == []
+    assert flight.busy(["a", "b"]) == []
+    assert waiting[0].done()

@@ -36,6 +36,10 @@ def formula(rng: random.Random, depth: int) -> Range:
         lambda: en.negated(a),
         lambda: en.clamped(a, low, high),
         lambda: en.at_least(a, low),
+        lambda: en.at_most(a, high),
+        lambda: en.within(a, low, high),
+        lambda: en.greatest(a, b),
+        lambda: en.least(a, b),
         lambda: en.scaled(a, "2.5"),
         lambda: en.over(a, en.at_least(b, "1.0::double")),
         lambda: en.growing(en.at_least(a, "0.0::double"), en.at_least(b, "0.0::double")),
@@ -127,11 +131,12 @@ def test_the_greater_and_the_less_of_two(which: Callable[[Range, Range], Range],
 
 
 def test_what_keeps_to_a_type_knows_no_more(engine: duckdb.DuckDBPyConnection) -> None:
-    made = [en.at_least(en.basis(0), "2"), en.within(en.basis(0), "-9", "9"), en.count(0)]
+    x = en.basis(0)
+    made = [en.at_least(x, "2"), en.at_most(x, "8"), en.within(x, "-9", "9"), en.hull(x, "3"), en.count(0)]
     highs = [filled(en.end(a, "high"), [5.0], [1.0], ("h0",)) for a in made]
-    assert computed(engine, highs) == [None, None, None]
+    assert computed(engine, highs) == [None, 8.0, None, None, None]
     lows = [filled(en.end(a, "low"), [5.0], [1.0], ("g0",)) for a in made]
-    assert computed(engine, lows) == [2.0, None, 0.0]
+    assert computed(engine, lows) == [2.0, None, None, None, 0.0]
 
 
 @pytest.mark.parametrize("released", [-115.0, -3.0, 0.0, 5.0])

@@ -120,6 +120,20 @@ def test_no_unit_moves_distinct_values_by_more_than_their_norm(norm: int, rows: 
         assert spec.fine(bounding(rows, l0, norm)) == spec.steps(bounding(rows, l0, norm)) == 1
 
 
+@pytest.mark.parametrize("norm", [0, 1, 2])
+@pytest.mark.parametrize(("lo", "hi"), [(0, 3), (-2, 1), (-1, 2), (-3, -1)])
+def test_nor_their_sum_whichever_way_numbers_go(lo: int, hi: int, norm: int) -> None:
+    """As many values in each group as the norm allows, each as far from 0 as it can be."""
+    spec = BasisSpec("distinct_sum", VALUE, None, "", lo, hi)
+    rows, l0 = 3, 2
+    if norm:
+        units = [picked(counts, rows, rows, norm) for counts in itertools.product(range(6), repeat=l0)]
+        worst = max(sum(n**norm for n in unit) ** (1 / norm) for unit in units) * max(abs(lo), abs(hi))
+    else:
+        worst = max(abs(sum(u)) for n in range(rows + 1) for u in itertools.product(range(lo, hi + 1), repeat=n))
+    assert worst - 1e-9 <= spec.sensitivity(bounding(rows, l0, norm)) < worst + max(abs(lo), abs(hi)) + 1
+
+
 def test_a_heavy_unit_is_counted_in_as_many_groups_as_it_can() -> None:
     """In 36 months a value each: none is lost under `rows: 10`, where ten in all would leave 10."""
     assert sum(picked((1,) * 36, 10, 10, 2)) == 36
