@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from math import prod
 
-from dpproxy.engines import engine
+from dpproxy.engines import EngineSpeller
 from dpproxy.errors import Refusal
 from dpproxy.kernel.leaves import leaves
 from dpproxy.kernel.verdict import check_table
@@ -61,9 +61,9 @@ def stored_tables(
         context = Context(policy, catalog, role, dialect, pick_key=pick_key)
         trees = ((label, tree) for label, queries in questions for query in queries for tree in _trees(query, context))
         for made in definitions(trees):
-            table = stored_table(made, engine(dialect))
+            table = stored_table(made, EngineSpeller(dialect))
             if table.name not in found and "\x00" not in table.sql:  # a hole is known when a statement runs
-                found[table.name], tree = from_groups(table, tuple(found.values()), engine(dialect))
+                found[table.name], tree = from_groups(table, tuple(found.values()), EngineSpeller(dialect))
                 check_table(made.written, tree, known, {before.name: before.written for before in found.values()})
     return tuple(found.values())
 

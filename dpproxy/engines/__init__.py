@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 
 from dpproxy.engines.base import Engine, quote
 from dpproxy.engines.duckdb import DuckDB
+from dpproxy.engines.key_domains import part_text
+from dpproxy.engines.measured import Source
 from dpproxy.engines.postgres import Postgres
+from dpproxy.engines.relations import Renderer
 from dpproxy.engines.spark import Spark
 from dpproxy.plan.context import MAX_STAGED_ROWS, TOO_MANY_ROWS
 from dpproxy.plan.functions.literals import NotPlain, typed_literal
@@ -15,7 +19,9 @@ from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
 from dpproxy.sql.array_text import array_items
 from dpproxy.sql.template import Dialect
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
-from dpproxy.tree.expr import Lit
+from dpproxy.tree.expr import Lit, Relation
+from dpproxy.tree.measured import DeclaredPart, Statement, rows_of
+from dpproxy.tree.spelling import Query
 
 
 def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
@@ -27,6 +33,27 @@ def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
     if dialect == "spark":
         return Spark(cut)
     raise ValueError(f"no engine for dialect {dialect}")
+
+
+@dataclass(frozen=True)
+class EngineSpeller:
+    """The words of an engine, which cuts texts as `engine` says (`tree.spelling.Speller`)."""
+
+    dialect: Dialect
+    cut: int = CUTS[0]
+
+    @property
+    def uncut(self) -> EngineSpeller:
+        return EngineSpeller(self.dialect)
+
+    def rows(self, relation: Relation) -> Source:
+        return Source.of(relation, engine(self.dialect, self.cut))
+
+    def query(self, tree: Statement) -> Query:
+        return self.rows(rows_of(tree).child).query(tree)
+
+    def groups(self, part: DeclaredPart) -> str:
+        return part_text(part, Renderer(engine(self.dialect, self.cut)))
 
 
 def literal(dialect: Dialect, type_: str, text: str | None) -> str:

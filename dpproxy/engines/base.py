@@ -1,12 +1,10 @@
 """What a rendering engine must offer, and what is the same in all of them.
 
-Knows: the planner's expressions and SQL's common core. Must not know: policies, measurements. Holes are written as
-`\\x00index:type\\x00`; NUL occurs in no literal, so a finished text splits into a `Template` without escaping.
+Knows: the planner's expressions and SQL's common core. Must not know: policies, measurements.
 """
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -16,7 +14,7 @@ from dpproxy.engines.norm_scaling import Words
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.effort import step
-from dpproxy.sql.template import Dialect, Found, Param, Template, Text
+from dpproxy.sql.template import Dialect, hole
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TIMES
 from dpproxy.tree.expr import (
     Agg,
@@ -48,32 +46,6 @@ APART: Final = "Take it apart: part of it in a subquery of its own, or around th
 
 Names = Mapping[int, str]  # column id -> SQL text in scope
 Subquery = Callable[[Relation, tuple[Expr, ...], Names], str]
-
-_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\](),]+)\x00|\x00found\x00")
-FOUND = "\x00found\x00"
-"""The hole for groups that an earlier round released: to follow an element of a list."""
-
-
-def hole(index: int, type_: str) -> str:
-    return f"\x00{index}:{type_}\x00"
-
-
-def template(dialect: Dialect, text: str) -> Template:
-    return Template(dialect, split_holes(text))
-
-
-def split_holes(text: str) -> Text:
-    """Split a rendered text at its holes."""
-    found: list[str | Param | Found] = []
-    at = 0
-    for match in _HOLE.finditer(text):
-        if match.start() > at:
-            found.append(text[at : match.start()])
-        found.append(Param(int(match.group(1)), match.group(2)) if match.group(1) else Found())
-        at = match.end()
-    if at < len(text):
-        found.append(text[at:])
-    return tuple(found)
 
 
 def quote(text: str) -> str:

@@ -1,7 +1,7 @@
 """The tree of a measurement's query as SQL: the only place where such a query is written.
 
 Knows: the nodes of `tree.measured`, an engine's spelling. Must not know: policies, how bounds were chosen, noise. A text
-follows from its tree alone, and a `Query` holds the two together. Sums are of
+follows from its tree alone, and a `tree.spelling.Query` holds the two together. Sums are of
 integers (or of DECIMALs on the grid), so that no order of addition changes them; a centre is subtracted from a sum, not from
 each value, which costs nothing and is exact.
 """
@@ -12,16 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from dpproxy.engines import indexed_groups, key_rounds, norm_scaling, partial_groups, stored_stages, unit_stages
-from dpproxy.engines.base import FOUND, Engine
+from dpproxy.engines.base import Engine
 from dpproxy.engines.distinct_stages import sum_of_each, with_distinct
 from dpproxy.engines.group_names import GroupNames
 from dpproxy.engines.key_codes import KeyCodes
-from dpproxy.engines.key_domains import coded_keys, declared_text
+from dpproxy.engines.key_domains import declared_text
 from dpproxy.engines.relations import Block, Renderer
 from dpproxy.engines.row_texts import RowTexts
 from dpproxy.engines.unit_stages import Members, Units, basis_columns
-from dpproxy.sql.template import INDEXED, KEPT
-from dpproxy.tree.expr import Expr, Relation
+from dpproxy.plan.properties.key_codings import coded_keys
+from dpproxy.sql.template import FOUND, INDEXED, KEPT
+from dpproxy.tree.expr import Column, Expr, Relation
 from dpproxy.tree.measured import (
     MAX_SIZE,
     Beyond,
@@ -61,11 +62,12 @@ from dpproxy.tree.measured import (
     Written,
     rows_of,
 )
+from dpproxy.tree.spelling import Query
 
 
 @dataclass(frozen=True)
 class Source:
-    """A relation and its FROM, which is written once for all statements of one measurement."""
+    """A relation and its FROM, which is written once for all statements of one measurement (`tree.spelling.SpelledRows`)."""
 
     relation: Relation
     block: Block
@@ -76,21 +78,21 @@ class Source:
         renderer = Renderer(engine)
         return cls(relation, renderer.block(relation), renderer)
 
+    @property
+    def text(self) -> str:
+        return self.block.source + self.block.where_text
+
+    def query(self, tree: Statement) -> Query:
+        return Query(tree, _Writing(self.renderer.resumed(), self, rows_of(tree)).statement(tree))
+
+    def column(self, column: Column) -> str:
+        return self.block.names[column.id]
+
     def key(self, key: Expr) -> str:
-        """Spell a key, for its place among others."""
         return self.renderer.resumed().key(key, self.block.names)
 
-
-@dataclass(frozen=True)
-class Query:
-    """A tree and its text. Texts tell queries apart."""
-
-    tree: Statement = field(compare=False)
-    text: str
-
-    @classmethod
-    def of(cls, tree: Statement, source: Source) -> Query:
-        return cls(tree, _Writing(source.renderer.resumed(), source, rows_of(tree)).statement(tree))
+    def value(self, value: Expr) -> str:
+        return self.renderer.resumed().output(value, self.block.names)
 
 
 @dataclass

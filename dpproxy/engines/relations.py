@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from dpproxy.engines.base import Engine, hole
+from dpproxy.engines.base import Engine
+from dpproxy.sql.template import hole
 from dpproxy.tree.expr import Column, Expr, Ref, Relation
 from dpproxy.tree.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpproxy.engines import norm_scaling
-from dpproxy.engines.base import FOUND
 from dpproxy.engines.norm_scaling import COMMON, TURNS, Words
+from dpproxy.sql.template import FOUND
 from dpproxy.tree.measured import Part, PartSum, Scaled, Total
 
 

@@ -1,10 +1,13 @@
 """Generated SQL with holes for values that are known when a statement runs.
 
-Knows: dialects by name. Must not know: what the SQL says. Values enter as literals that the engine's own spelling makes.
+Knows: dialects by name. Must not know: what the SQL says. Values enter as literals that the engine's own spelling makes. While a
+text is put together its holes are written as `\\x00index:type\\x00`; NUL occurs in no literal, so a finished text splits into a
+`Template` without escaping.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -45,6 +48,11 @@ class Template:
     dialect: Dialect
     parts: tuple[str | Param | Found, ...]
 
+    @classmethod
+    def of(cls, dialect: Dialect, text: str) -> Template:
+        """Split a spelled text at its holes."""
+        return cls(dialect, split_holes(text))
+
     def render(
         self,
         values: Sequence[str | None],
@@ -64,3 +72,26 @@ class Template:
 
 Text = tuple[str | Param | Found, ...]
 """Generated SQL, or a name made of it, with holes."""
+
+_HOLE = re.compile("\x00(\\d+):([a-z0-9\\[\\](),]+)\x00|\x00found\x00")
+FOUND = "\x00found\x00"
+"""The hole for groups that an earlier round released: to follow an element of a list."""
+
+
+def hole(index: int, type_: str) -> str:
+    """Write the hole for a parameter."""
+    return f"\x00{index}:{type_}\x00"
+
+
+def split_holes(text: str) -> Text:
+    """Split a rendered text at its holes."""
+    found: list[str | Param | Found] = []
+    at = 0
+    for match in _HOLE.finditer(text):
+        if match.start() > at:
+            found.append(text[at : match.start()])
+        found.append(Param(int(match.group(1)), match.group(2)) if match.group(1) else Found())
+        at = match.end()
+    if at < len(text):
+        found.append(text[at:])
+    return tuple(found)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.base import MAX_TEXT, check_number, hole, quote, split_holes, template
+from dpproxy.engines.base import MAX_TEXT, check_number, quote
 from dpproxy.errors import Refusal
 from dpproxy.policy.names import quote_name
-from dpproxy.sql.template import Dialect, Param
+from dpproxy.sql.template import Dialect, Param, Template, hole, split_holes
 from dpproxy.tree.expr import Case, Expr, Hole, InList
 
 plain = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=8)
@@ -32,7 +32,7 @@ def test_texts_are_split_at_their_holes(parts: list[str | tuple[int, str]]) -> N
         else:
             expected.append(part if isinstance(part, str) else Param(*part))
     assert list(found) == expected
-    assert template("duckdb", text).parts == found
+    assert Template.of("duckdb", text).parts == found
 
 
 @given(plain)

@@ -9,10 +9,10 @@ import pytest
 from operation_cases import UNHEARD, VALUES
 from small_expressions import call, lit
 
-from dpproxy.engines.base import hole
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.operations.interval_texts import MAX_INTERVAL_MONTHS
+from dpproxy.sql.template import hole
 from dpproxy.tree.expr import Hole
 
 Ask = Callable[[str], Any]

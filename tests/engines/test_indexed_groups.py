@@ -12,7 +12,7 @@ from small_expressions import column, ref
 
 from dpproxy.engines import engine
 from dpproxy.engines.indexed_groups import MOST_BYTES, cell
-from dpproxy.engines.measured import Query, Source
+from dpproxy.engines.measured import Source
 from dpproxy.sql.template import INDEXED
 from dpproxy.tree.expr import Call, Lit, Relation, ValuesDomain
 from dpproxy.tree.measured import (
@@ -105,7 +105,7 @@ def test_groups_of_keys_and_steps_are_indexed_only_where_they_always_were(
 def text_of(rows: MeasuredRows, words: str = "duckdb") -> str:
     domain = Declared((DeclaredPart(((0, ref(WORD)),), ((WORD, ValuesDomain(("b", "a"))),), (), ()),), 1)
     tree = Filled(Sums(stage(COUNT, rows=rows), (PartSum(0, 12),)), domain)
-    return Query.of(tree, Source.of(rows.child, engine(words))).text
+    return Source.of(rows.child, engine(words)).query(tree).text
 
 
 def test_the_mark_changes_nothing_but_the_index() -> None:

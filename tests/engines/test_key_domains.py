@@ -10,8 +10,9 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.key_domains import MAX_CODES, coding, declared_text, part_text
+from dpproxy.engines.key_domains import declared_text, part_text
 from dpproxy.engines.relations import Renderer
+from dpproxy.plan.properties.key_codings import MAX_CODES, coding
 from dpproxy.plan.properties.key_domains import Dense, dense_domain
 from dpproxy.tree.expr import Cast, Column, Expr, Lit, SeriesDomain, ValuesDomain
 from dpproxy.tree.measured import Calendar, Listed

@@ -13,7 +13,7 @@ import pytest
 from small_expressions import column, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.measured import Query, Source
+from dpproxy.engines.measured import Source
 from dpproxy.tree.expr import Call, Lit, SeriesDomain, ValuesDomain
 from dpproxy.tree.measured import (
     Added,
@@ -66,7 +66,7 @@ def run(tree: Statement) -> list[tuple[Any, ...]]:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE t(u INT, g INT, a INT)")
     connection.executemany("INSERT INTO t VALUES (?, ?, ?)", ROWS)
-    text = Query.of(tree, Source.of(SCAN, engine("duckdb"))).text
+    text = Source.of(SCAN, engine("duckdb")).query(tree).text
     return connection.execute(text.replace("\x00found\x00", "")).fetchall()
 
 
@@ -114,7 +114,7 @@ def test_undeclared_texts_are_in_no_group_and_weigh_nothing() -> None:
     """A unit's norm is that of its declared groups: nothing else of it is released."""
     rows = MeasuredRows(WORDS, UNIT, (ref(WORD),), (RowValue(None, None),))
     scaled = Contributions(UnitGroups(rows, (Counted(0),)), (Scaled(0, "count", 1, 2, 1, 100, 0),))
-    text = Query.of(Filled(sums(scaled, PartSum(0), RowCount()), LISTED), Source.of(WORDS, engine("duckdb"))).text
+    text = Source.of(WORDS, engine("duckdb")).query(Filled(sums(scaled, PartSum(0), RowCount()), LISTED)).text
     connection = duckdb.connect()
     connection.execute("CREATE TABLE w(u INT, g VARCHAR)")
     stray = [(1, None), (1, "B"), (1, "stray"), (2, "stray"), (3, "")]
@@ -133,7 +133,7 @@ def test_undeclared_months_are_in_no_group_and_weigh_nothing() -> None:
     rows = MeasuredRows(DAYS, UNIT, (MONTH, YEAR), (RowValue(None, None),))
     domain = Declared((DeclaredPart(((0, MONTH), (1, YEAR)), ((WHEN, DAY_SERIES),), (), ()),), 2)
     scaled = Contributions(UnitGroups(rows, (Counted(0),)), (Scaled(0, "count", 1, 2, 1, 100, 0),))
-    text = Query.of(Filled(sums(scaled, PartSum(0), RowCount()), domain), Source.of(DAYS, engine("duckdb"))).text
+    text = Source.of(DAYS, engine("duckdb")).query(Filled(sums(scaled, PartSum(0), RowCount()), domain)).text
     assert "date_trunc" not in text.partition(" d AS ")[0], "months are counted by number"
     times = [
         "1970-01-01 00:00:00",
@@ -178,7 +178,7 @@ def test_keys_that_are_constant_per_unit_are_grouped_by_as_they_are() -> None:
     fixed = replace(WORD, constant=True)
     rows = MeasuredRows(WORDS, UNIT, (ref(fixed),), (RowValue(None, None),))
     tree = Filled(sums(Contributions(UnitGroups(rows, (Counted(0),)), (CountCut(0, 1),)), PartSum(0)), LISTED)
-    assert " AS ENUM(" not in Query.of(tree, Source.of(WORDS, engine("duckdb"))).text
+    assert " AS ENUM(" not in Source.of(WORDS, engine("duckdb")).query(tree).text
 
 
 def test_equal_values_are_one_column() -> None:
@@ -187,7 +187,7 @@ def test_equal_values_are_one_column() -> None:
     groups = UnitGroups(rows, (Added(0, 0, 10, 0), Counted(1), Added(2, 0, 10, 1)))
     tree = sums(Contributions(groups, parts), PartSum(0), PartSum(1), PartSum(2))
     assert sorted(run(tree)) == [(7, 18, 3, 15), (8, 1, 1, 0), (9, 3, 1, 2)]
-    assert " AS x2" not in Query.of(tree, Source.of(SCAN, engine("duckdb"))).text
+    assert " AS x2" not in Source.of(SCAN, engine("duckdb")).query(tree).text
 
 
 PICKED: dict[str, Callable[[int], Statement]] = {
@@ -209,4 +209,4 @@ def test_no_more_groups_than_are_picked(name: str) -> None:
 def test_the_rows_are_those_of_the_tree() -> None:
     other = replace(KEYED, child=replace(SCAN, number=1))
     with pytest.raises(ValueError, match="another relation"):
-        Query.of(sums(other, RowCount()), Source.of(SCAN, engine("duckdb")))
+        Source.of(SCAN, engine("duckdb")).query(sums(other, RowCount()))

@@ -9,9 +9,9 @@ import pytest
 from operation_cases import UNHEARD, VALUES
 from small_expressions import call, lit
 
-from dpproxy.engines.base import hole
 from dpproxy.engines.postgres import Postgres
 from dpproxy.errors import Refusal
+from dpproxy.sql.template import hole
 from dpproxy.tree.expr import Expr, Hole
 
 Ask = Callable[[str], Any]

@@ -13,9 +13,9 @@ import pytest
 from small_expressions import column, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.base import FOUND
-from dpproxy.engines.measured import Query, Source
+from dpproxy.engines.measured import Source
 from dpproxy.engines.stored_stages import DATABASE, columns, table
+from dpproxy.sql.template import FOUND
 from dpproxy.tree.expr import Call, Lit, SeriesDomain, ValuesDomain
 from dpproxy.tree.measured import (
     Added,
@@ -145,7 +145,7 @@ WEIGHED: Mapping[str, tuple[Any, int, PartSum]] = {
 
 
 def text(tree: Statement) -> str:
-    return Query.of(tree, Source.of(SCAN, engine("duckdb"))).text
+    return Source.of(SCAN, engine("duckdb")).query(tree).text
 
 
 @pytest.fixture(scope="module")

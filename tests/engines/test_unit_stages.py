@@ -12,10 +12,10 @@ import duckdb
 import pytest
 
 from dpproxy.engines import norm_scaling, unit_stages
-from dpproxy.engines.base import FOUND
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.engines.postgres import Postgres
 from dpproxy.engines.unit_stages import Members
+from dpproxy.sql.template import FOUND
 from dpproxy.tree.measured import Part, Scaled
 
 GROUPS = [(1, k, 10 * k, k) for k in range(8)] + [(2, k, 1, 0) for k in range(2)] + [(3, 7, 5000, -40)]

@@ -26,9 +26,7 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import EMPTY, Sensitivity, Shop
 from stored_harness import is_read, opened, prepare, read, tables_of
 
-from dpproxy.engines import engine
-from dpproxy.engines.base import template
-from dpproxy.engines.measured import Query, Source
+from dpproxy.engines import EngineSpeller
 from dpproxy.errors import Refusal
 from dpproxy.kernel.leaves import Unproven
 from dpproxy.kernel.verdict import Trees, check, derived
@@ -36,7 +34,8 @@ from dpproxy.mechanisms import release
 from dpproxy.mechanisms.noise import MechanismError
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.tree.measured import Statement, rows_of
+from dpproxy.sql.template import Template
+from dpproxy.tree.measured import Statement
 from tests.kernel import mutants
 from tests.kernel.mutants import everywhere, lesser
 from tests.kernel.recorded import Recorded, recorded, recording
@@ -97,7 +96,7 @@ class Tally:
 
 def text(tree: Statement) -> Any:
     """The query of a mutant, written as those of plans are."""
-    return template("duckdb", Query.of(tree, Source.of(rows_of(tree).child, engine("duckdb"))).text)
+    return Template.of("duckdb", EngineSpeller("duckdb").query(tree).text)
 
 
 @dataclass(frozen=True)

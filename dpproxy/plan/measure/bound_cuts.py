@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.engines.base import split_holes
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
 from dpproxy.privacy.measurement import Names
+from dpproxy.sql.template import split_holes
 from dpproxy.tree.measured import Test
 
 UNITS, BEYOND = "units", "beyond"

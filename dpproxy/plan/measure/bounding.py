@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dpproxy.engines.measured import Source
 from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec
 from dpproxy.tree.expr import Column, Expr, Ref
 from dpproxy.tree.measured import (
@@ -48,13 +47,14 @@ from dpproxy.tree.measured import (
     ValueCount,
     ValueSum,
 )
+from dpproxy.tree.spelling import SpelledRows
 
 
 @dataclass(frozen=True)
 class Builder:
     """Builds the queries of one measurement over the rows of `source`, whose unit is in column `unit`."""
 
-    source: Source
+    source: SpelledRows
     unit: Column
     bounding: Bounding
     specs: tuple[BasisSpec, ...]

@@ -1,6 +1,6 @@
 """A measurement compiled: keys and aggregates over rows of units become bounded integer columns of one backend query.
 
-Knows: PRIVACY.md section 3, relations, an engine's spelling. Must not know: clients, ledgers, how noise is drawn. Every
+Knows: PRIVACY.md section 3, relations, a speller of queries. Must not know: engines, clients, ledgers, how noise is drawn. Every
 number that decides privacy (bounds, sensitivities, L0) is made here, before anything runs; `noise_scales` adds noise,
 `bounding` builds the query's tree. A step of bounding is skipped only by one of the two rules stated in `_bounding`: a bound
 may rest only on what the generated SQL enforces.
@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from dpproxy.engines.base import Engine
-from dpproxy.engines.measured import Query, Source
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, NoRoom
 from dpproxy.kernel.verdict import Trees
 from dpproxy.plan.context import Context
@@ -38,6 +36,7 @@ from dpproxy.sql.effort import step
 from dpproxy.tree.expr import Expr
 from dpproxy.tree.measured import Statement, Test
 from dpproxy.tree.relation import Rows, of_somebody
+from dpproxy.tree.spelling import Query, Speller
 
 WORTH_CHOOSING = 20  # declared groups a unit may be in, for each of the k asked for: their counts are several times as exact
 MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**62 where results saturate
@@ -101,7 +100,7 @@ class Compiler:
 
     rows: Rows
     context: Context
-    engine: Engine
+    speller: Speller
     declared: bool = True
     _boundings: dict[tuple[tuple[Expr, ...], bool], Bounding] = field(default_factory=dict)
 
@@ -109,21 +108,22 @@ class Compiler:
         unit = self.rows.unit
         assert unit is not None
         self._unit = unit
-        self._source = Source.of(of_somebody(self.rows.node, unit), self.engine)
+        self._source = self.speller.rows(of_somebody(self.rows.node, unit))
 
     def read(self, compiled: Compiled) -> Compiled:
         """Return the measurement as it is read: from stored tables, where there are some that hold what it is made of."""
         if not self.context.stored:
             return compiled
-        shape = stored_shapes.shape(compiled.query.tree, self._source, self.context.stored)
+        source, speller, stored = self._source, self.speller, self.context.stored
+        shape = stored_shapes.shape(compiled.query.tree, source, speller, stored)
         first = compiled.first
         if first is not None:
-            first = stored_shapes.shape(first.tree, self._source, self.context.stored).query or first
-        side = tuple(stored_shapes.side(query, self._source, self.context.stored) for query in compiled.side)
+            first = stored_shapes.shape(first.tree, source, speller, stored).query or first
+        side = tuple(stored_shapes.side(query, speller, stored) for query in compiled.side)
         return replace(compiled, query=shape.query or compiled.query, first=first, side=side, shape=shape.told)
 
     def over(self, rows: Rows) -> Compiler:
-        return Compiler(rows, self.context, self.engine)
+        return Compiler(rows, self.context, self.speller)
 
     def compiled(
         self,
@@ -208,7 +208,7 @@ class Compiler:
         return Builder(self._source, self._unit, bounding, tuple(specs), self.context.pick_key)
 
     def _query(self, tree: Statement) -> Query:
-        return Query.of(tree, self._source)
+        return self._source.query(tree)
 
     def _bounding(self, keys: tuple[Expr, ...], unscaled: bool) -> Bounding:
         if (keys, unscaled) not in self._boundings:

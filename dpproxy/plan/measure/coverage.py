@@ -19,8 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from dpproxy.engines.key_domains import part_text
-from dpproxy.engines.relations import Renderer
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense, Part
@@ -45,6 +43,7 @@ from dpproxy.tree.expr import (
     references,
 )
 from dpproxy.tree.interval import OPEN, meet
+from dpproxy.tree.spelling import Speller
 
 BOTH = {"false", "true"}
 
@@ -172,6 +171,6 @@ def _kept_out(column: Column, domain: Domain | None, conditions: Sequence[Expr])
     return any(not_true(c, frozenset(r.id for r in references(c)) - {column.id}) for c in conditions)
 
 
-def source(part: Part, key: Expr, renderer: Renderer) -> str:
+def source(part: Part, key: Expr, speller: Speller) -> str:
     """Return the values of one key in its part: two measurements that have it in common show the same groups of it."""
-    return part_text(replace(part, keys=((0, key),)).declared, renderer)
+    return speller.groups(replace(part, keys=((0, key),)).declared)

@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 
-from dpproxy.engines.base import Engine, split_holes
-from dpproxy.engines.relations import Renderer
 from dpproxy.plan.measure import coverage
 from dpproxy.plan.measure.compiler import Compiled, Compiler
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
@@ -21,10 +19,11 @@ from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.properties.key_domains import dense_domain
 from dpproxy.privacy.measurement import Accept, KeyGroups, Names
-from dpproxy.sql.template import Param, Text
+from dpproxy.sql.template import Param, Text, split_holes
 from dpproxy.sql.types import FLOATS, INTEGERS
 from dpproxy.tree.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, walk
 from dpproxy.tree.relation import ContributionLimits, Filter, Rows
+from dpproxy.tree.spelling import Speller
 
 _COUNT = BasisSpec("count", None, None, "")
 _ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
@@ -55,7 +54,7 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     by_name = [keys[i] for i in sorted(range(len(keys)), key=texts.__getitem__)]
     columns = _bases(compiler, all_rows, by_name, compiled) + _selections(compiler, by_name, compiled)
     columns += _steps(columns, compiled)
-    groups, bounding = _groups(keys, wider, all_rows.engine, key_name), compiled.bounding
+    groups, bounding = _groups(keys, wider, all_rows.speller, key_name), compiled.bounding
     bounds = _fields("Shape", replace(bounding, dense=None))
     return Names(
         rows=split_holes(f"{compiler.text(by_name)} -- {bounds}{_least(compiled)}{_top(compiled)}"),
@@ -111,7 +110,9 @@ def _fields(name: str, value: Bounding | ContributionLimits) -> str:
     return f"{name}({', '.join(f'{field.name}={getattr(value, field.name)!r}' for field in fields(value))})"
 
 
-def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[str, Expr]], str]) -> tuple[KeyGroups, ...] | None:
+def _groups(
+    keys: Keys, rows: Rows, speller: Speller, key_name: Callable[[tuple[str, Expr]], str]
+) -> tuple[KeyGroups, ...] | None:
     """What is known of the groups of each key over all rows; None where they are not declared."""
     dense = dense_domain([key for _, key in keys], rows) if keys else None
     if dense is None:
@@ -123,7 +124,7 @@ def _groups(keys: Keys, rows: Rows, engine: Engine, key_name: Callable[[tuple[st
         names = tuple(split_holes(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c) and c.id in shown)
         unlimited = None if len(names) < len(columns) else names
         for index, key in part.keys:
-            text = coverage.source(part, key, Renderer(engine))
+            text = coverage.source(part, key, speller)
             found[index] = KeyGroups(split_holes(text), unlimited, facts(keys[index][1]).constant)
     return tuple(found[i] for i in range(len(keys)))
 

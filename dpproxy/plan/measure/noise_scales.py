@@ -17,7 +17,6 @@ from itertools import islice
 from typing import Literal
 
 from dpproxy.amounts import MICRO
-from dpproxy.engines.base import template
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NoRoom, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.measure.charge_division import Share, divided, too_small
@@ -39,7 +38,7 @@ from dpproxy.privacy.measurement import (
 from dpproxy.privacy.running_sums import Running
 from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.vector_loss import part_epsilon
-from dpproxy.sql.template import Dialect
+from dpproxy.sql.template import Dialect, Template
 
 
 def calibrate(compiled: Sequence[Compiled], context: Context) -> list[Measurement]:
@@ -80,7 +79,7 @@ def _finish_one(
     if top is not None:
         loss = loss + top.loss
     return Measurement(
-        tuple(template(context.dialect, query.text) for query in asked),
+        tuple(Template.of(context.dialect, query.text) for query in asked),
         tuple(Key(label, t) for label, t in compiled.keys),
         tuple(bases),
         bounding.l0,
@@ -191,7 +190,7 @@ def _two_rounds(compiled: Compiled, index: int, query: str, bases: Sequence[Basi
         units_threshold(bases[i].scale, l0, own, least * bases[i].fine, bases[i].mechanism)
         for i, own in ((index, delta - part), (index + 1, part))
     ]
-    first = FirstRound(template(dialect, query), index + 1, taus[1], part)
+    first = FirstRound(Template.of(dialect, query), index + 1, taus[1], part)
     return Threshold(index, taus[0], least, delta, None, first)
 
 

@@ -13,10 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from dpproxy.engines.base import Engine
-from dpproxy.engines.key_domains import coded_keys
-from dpproxy.engines.measured import Query, Source
 from dpproxy.plan.context import StoredTable
+from dpproxy.plan.properties.key_codings import coded_keys
 from dpproxy.tree.expr import TableDomain, ValuesDomain
 from dpproxy.tree.measured import (
     Added,
@@ -46,8 +44,8 @@ from dpproxy.tree.measured import (
     UnitGroups,
     Written,
     contributions_of,
-    rows_of,
 )
+from dpproxy.tree.spelling import Speller
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,9 @@ class Definition:
     size: int | None = None
 
 
-def stored_table(made: Definition, engine: Engine) -> StoredTable:
+def stored_table(made: Definition, speller: Speller) -> StoredTable:
     """Return the table that holds what is defined; its name follows from its query."""
-    sql = Query.of(made.written, Source.of(rows_of(made.written).child, engine)).text
+    sql = speller.query(made.written).text
     return StoredTable(f"s{blake2b(sql.encode(), digest_size=16).hexdigest()}", made.label, sql, made.written, made.size)
 
 

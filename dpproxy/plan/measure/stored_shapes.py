@@ -13,16 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
-from dpproxy.engines import engine
-from dpproxy.engines.base import Engine
-from dpproxy.engines.key_domains import coded_keys
-from dpproxy.engines.measured import Query, Source
-from dpproxy.engines.relations import Renderer
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.measure import shape_costs
 from dpproxy.plan.measure.stored_definitions import groups_of, looks_again, members, numbered, stages, sums_of, without_fresh
 from dpproxy.plan.properties.facts import facts
-from dpproxy.sql.template import Dialect
+from dpproxy.plan.properties.key_codings import coded_keys
 from dpproxy.tree.expr import Expr
 from dpproxy.tree.measured import (
     Added,
@@ -54,6 +49,7 @@ from dpproxy.tree.measured import (
     contributions_of,
     rows_of,
 )
+from dpproxy.tree.spelling import Query, SpelledRows, Speller
 
 
 @dataclass(frozen=True)
@@ -66,23 +62,22 @@ class _Told:
     values: tuple[str, ...]
 
     @classmethod
-    def of(cls, rows: MeasuredRows, source: Source) -> _Told:
-        names = source.block.names
+    def of(cls, rows: MeasuredRows, source: SpelledRows) -> _Told:
         return cls(
-            source.block.source + source.block.where_text,
-            names[rows.unit.id],
+            source.text,
+            source.column(rows.unit),
             tuple(map(source.key, rows.keys)),
             tuple(_value_text(value, source) for value in rows.values),
         )
 
 
-def _value_text(value: object, source: Source) -> str:
+def _value_text(value: object, source: SpelledRows) -> str:
     if not isinstance(value, RowValue):
         return repr(value)
     held = value.held
 
     def text(expr: Expr | None) -> str:
-        return source.renderer.resumed().output(expr, source.block.names) if expr is not None else ""
+        return source.value(expr) if expr is not None else ""
 
     return f"{text(value.value)} where {text(value.where)} {'' if held is None else f'{held.lo} to {held.hi} by {held.grid}'}"
 
@@ -94,7 +89,7 @@ class _Table:
     name: str
     label: str
     written: Written
-    source: Source
+    source: SpelledRows
     size: int | None
 
     @cached_property
@@ -126,10 +121,9 @@ class _Table:
 
 
 @lru_cache(maxsize=1024)
-def _known(table: StoredTable, dialect: Dialect) -> _Table:
+def _known(table: StoredTable, uncut: Speller) -> _Table:
     """Tables stay as long as the policy they follow from."""
-    source = Source.of(rows_of(table.written).child, engine(dialect))
-    return _Table(table.name, table.label, table.written, source, table.size)
+    return _Table(table.name, table.label, table.written, uncut.rows(rows_of(table.written).child), table.size)
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,7 @@ class Shape:
     query: Query | None = None
 
 
-def shape(tree: Statement, source: Source, tables: Sequence[StoredTable]) -> Shape:
+def shape(tree: Statement, source: SpelledRows, speller: Speller, tables: Sequence[StoredTable]) -> Shape:
     """Choose where to read a measurement from: what costs least."""
     sums = sums_of(tree)
     if sums is None or isinstance(sums.child, MeasuredRows):
@@ -148,7 +142,7 @@ def shape(tree: Statement, source: Source, tables: Sequence[StoredTable]) -> Sha
     if looks_again(sums):
         return Shape("rows: distinct values are looked for")
     told = _Told.of(rows_of(tree), source)
-    known = [_known(table, source.renderer.engine.dialect) for table in tables]
+    known = [_known(table, speller.uncut) for table in tables]
     same = [t for t in known if _has(t.told, told)]
     if not same:
         return Shape("rows: no stored table is of the same ones and these keys")
@@ -157,18 +151,13 @@ def shape(tree: Statement, source: Source, tables: Sequence[StoredTable]) -> Sha
     if not found:
         return Shape("rows: stored tables of these keys lack a column")
     best = min(found, key=lambda choice: choice.cost)
-    fresh = replace(best.table.source, renderer=Renderer(source.renderer.engine))
-    return Shape(f"{best.kind} of {best.table.label}: {best.cost.why}", Query.of(best.tree, fresh))
+    return Shape(f"{best.kind} of {best.table.label}: {best.cost.why}", speller.query(best.tree))
 
 
-def side(query: Query, source: Source, tables: Sequence[StoredTable]) -> Query:
+def side(query: Query, speller: Speller, tables: Sequence[StoredTable]) -> Query:
     """Return the query of a selection, read from the table that it has made, where there is one."""
     table = next((table for table in tables if isinstance(table.written.child, Buckets) and table.sql == query.text), None)
-    if table is None:
-        return query
-    spelled = source.renderer.engine
-    fresh = replace(_known(table, spelled.dialect).source, renderer=Renderer(spelled))
-    return Query.of(StoredBuckets(table.name, table.written), fresh)
+    return query if table is None else speller.query(StoredBuckets(table.name, table.written))
 
 
 @dataclass(frozen=True)
@@ -197,22 +186,21 @@ def _choice(
     return _Choice("stored groups", table, _with_sums(tree, _over(sums, stage)), cost)
 
 
-def from_groups(table: StoredTable, made: Sequence[StoredTable], spelled: Engine) -> tuple[StoredTable, Written]:
+def from_groups(table: StoredTable, made: Sequence[StoredTable], speller: Speller) -> tuple[StoredTable, Written]:
     """Return the table, made of others that are there before it where that is less work than to make it of rows, and the tree
     that it is made by."""
-    source = Source.of(rows_of(table.written).child, spelled)
+    source = speller.rows(rows_of(table.written).child)
     told, child = _Told.of(rows_of(table.written), source), table.written.child
     if isinstance(child, Buckets):
         return table, table.written
-    known = [_known(other, spelled.dialect) for other in made]
+    known = [_known(other, speller.uncut) for other in made]
     same = [t for t in known if _has(t.told, told)]
     for other in sorted(same, key=lambda t: len(t.told.keys)):
         stage = _groups(_stage(child) if isinstance(child, Sums) else child, told, other)
         if stage is not None:
-            fresh = replace(other.source, renderer=Renderer(spelled))
             written = _over(child, stage) if isinstance(child, Sums) else stage
             tree = replace(table.written, child=written)  # type: ignore[arg-type]
-            return replace(table, sql=Query.of(tree, fresh).text), tree
+            return replace(table, sql=speller.query(tree).text), tree
     return table, table.written
 
 

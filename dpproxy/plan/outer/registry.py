@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from dpproxy.engines import engine
-from dpproxy.engines.base import Engine
+from dpproxy.engines import EngineSpeller
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
@@ -31,6 +30,7 @@ from dpproxy.sql.types import wire_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from dpproxy.tree.expr import Agg, Call, Expr, Hole, conjunction
 from dpproxy.tree.relation import Beside, Rows
+from dpproxy.tree.spelling import Speller
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 
@@ -105,7 +105,7 @@ class Registry:
         chosen = [request.keys[i] for i in members]
         fanout.check_repetitions(rows, [key for _, key in chosen])
         rows, keys, specs, selections = normal_form.normal(rows, chosen, request.specs, request.selections)
-        compiler = Compiler(rows, context, self.engine_for(rows, keys, specs, selections))
+        compiler = Compiler(rows, context, self.speller_for(rows, keys, specs, selections))
         compiled = compiler.compiled(keys, specs, selections, request.top)
         beyond = bound_cuts.tests(compiled) if context.role.query.measure_bounds else ()
         cut = compiler.cut(keys, beyond) if beyond else None
@@ -117,21 +117,21 @@ class Registry:
         made = compiler.read(made)
         return replace(made, running=running_of(made, request.series))
 
-    def engine_for(
+    def speller_for(
         self,
         rows: Rows,
         keys: Sequence[tuple[str, Expr]],
         specs: Sequence[BasisSpec] = (),
         selections: Sequence[SelectionSpec] = (),
-    ) -> Engine:
-        """Return the engine with texts cut as the measurement's cost demands. Raises Refusal when nothing bounds the cost."""
+    ) -> Speller:
+        """Return the speller of texts, cut as the measurement's cost demands. Raises Refusal when nothing bounds the cost."""
         items = [key for _, key in keys]
         items += [e for s in specs for e in (s.value, s.where) if e is not None]
         items += [e for c in selections for e in (c.value, c.where) if e is not None]
         cut, cost = amplification.chosen_cut(rows.node, items, self.context, self.beside)
         self.texts += cost.texts
         amplification.check_statement(self.texts, self.context.policy.unit_name)
-        return engine(self.context.dialect, cut)
+        return EngineSpeller(self.context.dialect, cut)
 
     def shared_values(self, request: MeasurementRequest, agg: Agg) -> tuple[str, exp.Expr]:
         """Return the values that enough units share in each group of a measured SELECT, as a source of its own; its columns are
@@ -143,7 +143,7 @@ class Registry:
         call = f"{agg.name}()"
         keys = [*(request.keys[i] for i in request.sets[0]), (f"values of {call}", value)]
         rows, keys, _, _ = normal_form.normal(rows, keys, [], [])
-        compiler = Compiler(rows, self.context, self.engine_for(rows, keys), declared=False)
+        compiler = Compiler(rows, self.context, self.speller_for(rows, keys), declared=False)
         compiled = compiler.compiled(keys)
         alias = self.next_alias()
         compiled = compiler.read(replace(compiled, names=fingerprint.names(compiler, keys, compiled), values_of=call))

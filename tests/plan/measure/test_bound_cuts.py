@@ -12,7 +12,6 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
 from dpproxy.amounts import MICRO
-from dpproxy.engines.measured import Query
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
@@ -24,6 +23,7 @@ from dpproxy.privacy.noise_error import deviation, half_width
 from dpproxy.tree.expr import Column
 from dpproxy.tree.measured import MeasuredRows, Sums
 from dpproxy.tree.relation import Values
+from dpproxy.tree.spelling import Query
 
 SHARE = 50_000
 

@@ -10,7 +10,6 @@ import pytest
 import shop_world
 
 from dpproxy.engines import engine
-from dpproxy.engines.base import Engine
 from dpproxy.engines.relations import Renderer
 from dpproxy.plan.context import MAX_STAGED_ROWS
 from dpproxy.plan.measure import row_costs
@@ -19,6 +18,7 @@ from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.row_flows import AGAIN
 from dpproxy.policy.catalog import Catalog
 from dpproxy.tree.relation import Beside, Rows
+from dpproxy.tree.spelling import Speller
 
 
 def test_rows_that_nobody_counted_are_at_most_a_number() -> None:
@@ -67,13 +67,13 @@ def test_no_person_makes_more_rows_than_estimated(
 ) -> None:
     """Rows of the relation with and without each person, against the estimate times the rows of that person."""
     seen: list[tuple[Registry, Rows]] = []
-    spelled = Registry.engine_for
+    spelled = Registry.speller_for
 
-    def noted(self: Registry, rows: Rows, *rest: Any) -> Engine:
+    def noted(self: Registry, rows: Rows, *rest: Any) -> Speller:
         seen.append((self, rows))
         return spelled(self, rows, *rest)
 
-    monkeypatch.setattr(Registry, "engine_for", noted)
+    monkeypatch.setattr(Registry, "speller_for", noted)
     plan_harness.plan(sql, told(shop, shop_catalog))
     registry, rows = seen[0]
     flow = row_costs.Estimate(registry.context, registry.beside, text_growth.CUTS[-1]).flow(rows.node)

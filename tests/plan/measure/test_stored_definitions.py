@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 from small_expressions import column, ref
 
-from dpproxy.engines import engine
+from dpproxy.engines import EngineSpeller
 from dpproxy.plan.measure.stored_definitions import (
     Definition,
     definitions,
@@ -139,7 +139,9 @@ def test_stages_and_numbers() -> None:
 
 
 def test_a_name_follows_from_the_query() -> None:
-    one, other = (stored_table(Definition(Written(Sums(stage, BY_ALL)), "a label", 3), engine("duckdb")) for stage in (MEAN, SUM))
+    one, other = (
+        stored_table(Definition(Written(Sums(stage, BY_ALL)), "a label", 3), EngineSpeller("duckdb")) for stage in (MEAN, SUM)
+    )
     assert one.name != other.name
     assert (one.label, one.size) == ("a label", 3)
-    assert stored_table(Definition(Written(Sums(MEAN, BY_ALL)), "another label"), engine("duckdb")).name == one.name
+    assert stored_table(Definition(Written(Sums(MEAN, BY_ALL)), "another label"), EngineSpeller("duckdb")).name == one.name

@@ -8,7 +8,6 @@ import plan_harness
 import pytest
 from small_expressions import column, lit
 
-from dpproxy.engines.measured import Query
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure.compiler import Compiled
@@ -21,6 +20,7 @@ from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.tree.expr import Hole
 from dpproxy.tree.relation import Rows, Scan
+from dpproxy.tree.spelling import Query
 
 UNIT = column(1, "int4")
 ORDERS = Rows(node=Scan((UNIT,), 0, ("main", "orders"), ("customer_id",)), unit=UNIT)
