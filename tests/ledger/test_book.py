@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.amounts import MICRO, Window
+from dpproxy.amounts import MICRO
+from dpproxy.budget_windows import Window
 from dpproxy.ledger.book import TOLERANCE, Book
 from dpproxy.ledger.entries import Checkpoint, ClockWord, ClockWrong, Entry, Exhausted, Opened
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, ClockDoubtful, Grant, LedgerCorrupt, Limits
