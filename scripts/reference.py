@@ -12,6 +12,7 @@ from pathlib import Path
 
 import reference_commands
 import reference_errors
+import reference_settings
 import reference_tables
 import reference_telemetry
 
@@ -25,6 +26,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/errors.md": reference_errors.page,
     "docs/reference/log.md": reference_telemetry.log_page,
     "docs/reference/metrics.md": reference_telemetry.metrics_page,
+    "docs/reference/settings.md": reference_settings.page,
     "docs/policies/reference.md": policy_reference.text,
     "dpproxy.schema.json": policy_schema.text,
 }

@@ -85,7 +85,7 @@ TOPICS = (
         "A setting has a value that cannot be read, or no such setting exists. A value that cannot be read is never replaced by "
         "a default: who mistypes an epsilon must not spend another.",
         "[Settings](settings.md) lists names and ranges; `RESET dpproxy.epsilon` goes back to the policy's.",
-        ("plan/settings.py", "session/session_settings.py", "reuse/lookup.py", "plan/functions/time_zones.py"),
+        ("sql/settings.py", "session/session_settings.py", "plan/functions/time_zones.py"),
     ),
     Topic(
         "Statements that PostgreSQL refuses too",

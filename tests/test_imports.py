@@ -26,7 +26,7 @@ ORDER: tuple[str, ...] = (
     "facade tree privacy",
     "kernel mechanisms ledger limits",
     "plan.model plan.context",
-    "plan.settings plan.known_tables plan.refusals",
+    "plan.known_tables plan.refusals",
     "plan.operations",
     "plan.properties",
     "plan.functions",

@@ -20,7 +20,6 @@ from dpproxy import errors
 from dpproxy.plan.bind import calls, windows
 from dpproxy.plan.functions.registry import FUNCTIONS
 from dpproxy.plan.measure import moments
-from dpproxy.session.session_settings import NAMES
 from dpproxy.sql import translation
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,12 +66,6 @@ def test_functions_are_those_of_the_registry() -> None:
 def test_aggregates_are_those_that_are_measured() -> None:
     told = set(re.findall(r"`([a-z_0-9]+)(?:\(.*?\))?`", first_cells(section("sql.md", "Aggregates"))))
     assert told == OF_GRIDS | OF_SHARED_VALUES | moments.SINGLE | moments.PAIRED
-
-
-def test_settings_are_those_of_sessions() -> None:
-    told = re.findall(r"`(\w+(?:\.\w+)?)`", first_cells(section("settings.md", "Of a session")))
-    assert told == list(dict.fromkeys(told))
-    assert set(told) == set(NAMES)
 
 
 def test_environment_variables_are_those_of_the_commands() -> None:

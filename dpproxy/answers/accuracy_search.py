@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
 from dpproxy.answers.answering import Answer
@@ -27,24 +26,6 @@ FIRST = 50
 
 STEP = 5
 """By so much it is raised while the answer is noise alone."""
-
-
-def target(text: str | None) -> float | None:
-    """Return `2%`, `2 %` or `0.02`; None when unset. Raises Refusal 22023."""
-    if text is None or text.strip().lower() in ("", "off"):
-        return None
-    bare = text.strip()
-    try:
-        value = Decimal(bare.removesuffix("%").strip()) / (100 if bare.endswith("%") else 1)
-    except InvalidOperation:
-        value = Decimal("NaN")
-    if not value.is_finite() or not Decimal("0.000001") <= value <= Decimal("0.5"):
-        raise Refusal(
-            INVALID_PARAMETER_VALUE,
-            f'dpproxy.accuracy must lie between 0.0001% and 50%, not "{text[:40]}"',
-            hint="SET dpproxy.accuracy = '5%'; RESET it for a price of your own.",
-        )
-    return float(value)
 
 
 def check(plan: Plan) -> None:

@@ -25,7 +25,7 @@ from dpproxy.ledger.ledger import BudgetExhausted, Standing, Suspended, amounts
 from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.vector_loss import loss_together
-from dpproxy.reuse.lookup import Mode
+from dpproxy.sql.settings import ReuseMode
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Preview:
     asks; `refused`: by which of them the answer would be, if it would. `errors`: of aggregates by their labels, relative to what
     was last released of them. `extract`: when the snapshot was taken of which the data are an extract."""
 
-    mode: Mode
+    mode: ReuseMode
     stored: Mapping[int, Source]
     charge: Loss
     left: Sequence[Standing]

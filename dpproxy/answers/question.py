@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.statement_end import Ending
 from dpproxy.plan.model import Plan
-from dpproxy.reuse.lookup import Mode
+from dpproxy.sql.settings import ReuseMode
 from dpproxy.sql.signals import Signal
 
 Literals = list[bytes | None]
@@ -55,7 +55,7 @@ class Question:
     statement: str
     evaluate: Evaluate
     ending: Ending
-    mode: Mode = "exact"
+    mode: ReuseMode = "exact"
     rehearse: Rehearse = unrehearsed
     limit: float = 0.0
     kind: str = "select"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
@@ -16,6 +16,8 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusa
 from dpproxy.kernel.leaves import Leaves
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, TablePolicy
+from dpproxy.sql import settings
+from dpproxy.sql.clock import CLOCK
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Column
@@ -61,6 +63,21 @@ class Settings:
     rows: int | None = None
     groups: int | None = None
     clock: Clock | None = None  # None: the facade is asked when the statement runs
+
+
+def session_settings(values: Mapping[str, str | None]) -> Settings:
+    """Return what a plan looks at of a session's settings, which are texts by name. Raises Refusal 22023."""
+    clock = values.get(CLOCK)
+    return Settings(
+        epsilon=settings.EPSILON.read(values),
+        confidence=settings.CONFIDENCE.read(values),
+        search_path=settings.SEARCH_PATH.read(values),
+        other=settings.OTHER.read(values),
+        zone=settings.TIME_ZONE.read(values),
+        rows=settings.ROWS.read(values),
+        groups=settings.GROUPS.read(values),
+        clock=None if clock is None else Clock(dt.datetime.fromisoformat(clock), day_alone=len(clock) == len("2000-01-01")),
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,7 +42,7 @@ from dpproxy.kernel.verdict import Derived, Stored, check, derived
 from dpproxy.plan.bind import cte_expansion, interval_columns
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
-from dpproxy.plan.context import GRID_STEPS, Context, Counter, StoredTable, TableColumns
+from dpproxy.plan.context import GRID_STEPS, Context, Counter, StoredTable, TableColumns, session_settings
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
@@ -62,7 +62,6 @@ from dpproxy.plan.report.hidden_groups import hidden_groups
 from dpproxy.plan.report.proof import with_proofs
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
-from dpproxy.plan.settings import session_settings
 from dpproxy.plan.signals import signals
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role

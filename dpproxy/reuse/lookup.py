@@ -12,13 +12,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Literal, cast
+from typing import Literal
 
 import structlog
 
 from dpproxy.amounts import MICRO
 from dpproxy.backends.base import BackendError
-from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.measurement import Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws
@@ -29,6 +28,7 @@ from dpproxy.reuse.recent import RecentAnswers
 from dpproxy.reuse.spelled_values import SpelledValues
 from dpproxy.reuse.store import AWAY, AnswerStore, Found
 from dpproxy.reuse.tables import Claiming, TablesAway
+from dpproxy.sql.settings import ReuseMode
 from dpproxy.sql.template import Dialect, Param, Template, Text
 from dpproxy.sql.types import INTEGERS
 
@@ -36,25 +36,11 @@ LOG = structlog.get_logger()
 
 NAMED = 1024  # measurements whose names are kept
 
-Mode = Literal["exact", "derive", "off"]
-MODES = ("exact", "derive", "off")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.2
 """Seconds between two looks at whether another process is through: little beside what it is at, whatever that takes."""
 
 Values = Sequence[str | None]
-
-
-def reuse_mode(setting: str | None) -> Mode:
-    """Return the mode that a value of `dpproxy.reuse` names. Raises Refusal 22023."""
-    value = (setting or "exact").lower()
-    if value not in MODES:
-        raise Refusal(
-            INVALID_PARAMETER_VALUE,
-            f'dpproxy.reuse must be one of exact, derive, off, not "{value[:40]}"',
-            hint="RESET dpproxy.reuse.",
-        )
-    return cast(Mode, value)
 
 
 class InFlight:
@@ -136,7 +122,7 @@ class AnswerLookup:
     nothing is stored."""
 
     reuse: Reuse | None
-    mode: Mode
+    mode: ReuseMode
     dataset: str
     role: str
     dialect: Dialect
@@ -146,7 +132,13 @@ class AnswerLookup:
 
     @staticmethod
     async def opened(
-        reuse: Reuse | None, mode: Mode, dataset: str, role: str, dialect: Dialect, spelled: SpelledValues, statement: str = ""
+        reuse: Reuse | None,
+        mode: ReuseMode,
+        dataset: str,
+        role: str,
+        dialect: Dialect,
+        spelled: SpelledValues,
+        statement: str = "",
     ) -> AnswerLookup:
         """Return the look-up on the epoch of this moment. If the backend does not tell it, nothing is looked up and nothing
         kept."""

@@ -18,6 +18,7 @@ from dpproxy.session.oids import type_name
 from dpproxy.session.outer_text import Outer
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.session_settings import HIDING, SELECT_LIST, WIDTH, check_hiding, has_temporary, read_settings
+from dpproxy.sql.settings import CLIENT_ENCODING
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import Field
@@ -107,4 +108,4 @@ async def client_values(
         completions=1,
     )
     settings = await _current(talk, row[-WIDTH:])
-    return decoded(row[: len(calls)], settings["client_encoding"]), settings
+    return decoded(row[: len(calls)], CLIENT_ENCODING.read(settings)), settings

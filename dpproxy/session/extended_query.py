@@ -21,6 +21,7 @@ from dpproxy.session.private_statement import INNER, all_formats, inner_text
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.replies import Client, Replies
 from dpproxy.session.statement_answers import StatementAnswers
+from dpproxy.sql.settings import CLIENT_ENCODING
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
@@ -141,7 +142,7 @@ class ExtendedQuery:
         """The Bind for the facade, which says itself what became of it, with what follows. Raises StatementFailed, Refusal."""
         answer, private = await self._answers.bound(talk, message, found)
         formats = all_formats(message.formats, len(message.values), len(answer.literals))
-        values = [*message.values, *converted(answer.literals, private.description.settings["client_encoding"])]
+        values = [*message.values, *converted(answer.literals, CLIENT_ENCODING.read(private.description.settings))]
         if private.inlined:
             text = private.text(answer.literals)
             again = front.close("S", private.internal) + front.parse(private.internal, text, private.description.oids)

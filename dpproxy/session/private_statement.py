@@ -23,7 +23,7 @@ from dpproxy.session.encodings import check_texts, converted, decoded
 from dpproxy.session.oids import array_oid
 from dpproxy.session.outer_text import Outer, Outers, array_constant, same_columns, with_literals, wrapped
 from dpproxy.session.private_talk import PrivateTalk
-from dpproxy.session.session_settings import seconds
+from dpproxy.sql.settings import CLIENT_ENCODING, STATEMENT_TIMEOUT
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
@@ -146,10 +146,12 @@ def _as_guessed(private: PrivateStatement, guess: Outer, fields: tuple[Field, ..
 async def planned(dataset: Dataset, asker: Asker, statement: Statement, description: Description, ending: Ending) -> Plan:
     """Return the plan; a refusal's position is moved to its place in the client's text. From here on `statement_timeout` is
     known."""
-    ending.limit(seconds(description.settings["statement_timeout"]))
+    ending.limit(STATEMENT_TIMEOUT.read(description.settings))
     try:
         plan = await dataset.plans.plan_aside(statement, asker.role, description.settings, description.types, ending.race)
-        check_texts(description.settings["client_encoding"], (statement.text, plan.outer, *(given.sql for given in plan.inputs)))
+        check_texts(
+            CLIENT_ENCODING.read(description.settings), (statement.text, plan.outer, *(given.sql for given in plan.inputs))
+        )
         return plan
     except Refusal as r:
         at = None if r.position is None else r.position + statement.offset + len(statement.prefix)
@@ -211,7 +213,7 @@ async def evaluate(
     forms = [f"dpproxy.text_form(({c.sql})::{'text' if c.rows else c.type})" for c in chosen]  # rows come as JSON text
     calls = ", ".join(form if c.rows else cut(form, most) for c, form in zip(chosen, forms, strict=True))
     oids = [*private.description.oids, *(array_oid(a.type) for a in private.plan.arrays)]  # also of an EXPLAIN
-    encoding = private.description.settings["client_encoding"]
+    encoding = CLIENT_ENCODING.read(private.description.settings)
     given = [*values, *converted(literals, encoding)]
     row, _ = await talk.ask_row(f"SELECT {calls}", oids, given, all_formats(formats, len(values), len(literals)))
     return decoded(row, encoding)

@@ -1,6 +1,6 @@
 """The session's settings as the facade holds them, read just before they matter.
 
-Knows: names of settings. Must not know: what the planner makes of them. They are read from the facade at each private
+Knows: names of settings (`sql.settings`). Must not know: what is made of them. They are read from the facade at each private
 statement since only it knows what SET, SET LOCAL, ROLLBACK and RESET have done.
 """
 
@@ -15,22 +15,8 @@ from dpproxy.answers.plan_cache import Settings
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.settings import CLIENT_ENCODING, NAMES, OWN
 from dpproxy.sql.statements import Statement
-
-NAMES = (
-    "dpproxy.epsilon",
-    "dpproxy.confidence",
-    "dpproxy.reuse",
-    "dpproxy.other",
-    "dpproxy.accuracy",
-    "dpproxy.rows",
-    "dpproxy.groups",
-    "dpproxy.notices",
-    "TimeZone",
-    "search_path",
-    "client_encoding",
-    "statement_timeout",
-)
 
 HIDING = """SELECT pg_catalog.min(own.name::pg_catalog.text) FROM (
 SELECT typname FROM pg_catalog.pg_type WHERE typnamespace = pg_catalog.pg_my_temp_schema() AND typtype <> 'b' UNION ALL
@@ -62,7 +48,7 @@ def read_settings(values: Sequence[bytes | None]) -> Settings:
 
     Raises Refusal when the client's encoding would garble what the proxy adds, and for a value that was cut (`LONGEST`).
     """
-    encoding = (values[NAMES.index("client_encoding")] or b"").decode()
+    encoding = (values[NAMES.index(CLIENT_ENCODING.name)] or b"").decode()
     texts = decoded(values[:-1], encoding)
     for name, text in zip(NAMES, texts, strict=False):
         if text is not None and len(text) > LONGEST:
@@ -79,7 +65,7 @@ def check_name(statement: Statement) -> None:
     found = _SET.match(statement.text) if statement.kind == "other" else None
     name = f"dpproxy.{found['name'].lower()}" if found else NAMES[0]
     if found and name not in NAMES:
-        known = ", ".join(n for n in NAMES if n.startswith("dpproxy."))
+        known = ", ".join(setting.name for setting in OWN)
         at = statement.offset + found.start(1) + 1
         raise Refusal(UNDEFINED_OBJECT, f'unrecognized configuration parameter "{name}"', at, hint=f"There are {known}.")
 
@@ -109,14 +95,3 @@ def check_hiding(name: bytes | None) -> None:
             f'private tables can only be queried while nothing temporary hides a type or table of its name, as "{shown}" does',
             hint="Drop it, or give it another name.",
         )
-
-
-_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def seconds(value: str | None) -> float | None:
-    """Return a time as PostgreSQL shows it (`700ms`, `10min`); None for none, which it shows as 0."""
-    found = re.fullmatch(r"(\d+)(us|ms|s|min|h|d)?", value or "")
-    if found is None or not int(found[1]):
-        return None
-    return int(found[1]) * _SECONDS[found[2] or "ms"]

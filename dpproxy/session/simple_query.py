@@ -24,6 +24,7 @@ from dpproxy.session.repeat_cache import CachedReply, ReplyRecorder
 from dpproxy.session.replies import Client, Replies
 from dpproxy.session.statement_answers import StatementAnswers
 from dpproxy.sql.repeatability import IMMUTABLE
+from dpproxy.sql.settings import CLIENT_ENCODING
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
@@ -102,7 +103,7 @@ class SimpleQuery:
         if known is not None and answer.literals == known.literals:
             self._show_again(known, answer.notice)
             return True
-        literals = converted(answer.literals, planned.description.settings["client_encoding"])
+        literals = converted(answer.literals, CLIENT_ENCODING.read(planned.description.settings))
         run = front.bind("", "", literals) + front.describe("P", "") + front.execute("") + front.SYNC
         if known is not None:
             run = front.parse("", planned.outer, outer_oids(planned)) + run
@@ -160,7 +161,7 @@ class SimpleQuery:
         values = await sql_prepare.arguments(talk, given.arguments, found, self._client.asker.role.query.parameter_bytes)
         answer, private = await self._answers.bound(talk, Bind("", given.name, (), tuple(values), ()), found)
         formats = [0] * (len(values) + len(answer.literals))
-        literals = converted(answer.literals, private.description.settings["client_encoding"])
+        literals = converted(answer.literals, CLIENT_ENCODING.read(private.description.settings))
         bind = front.bind("", private.internal, [*values, *literals], formats)
         run = bind + front.describe("P", "") + front.execute("") + front.SYNC
         return await self._replies.stream(run, "", answer.notice)

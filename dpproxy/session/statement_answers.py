@@ -23,7 +23,6 @@ from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import Refusal
 from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO
-from dpproxy.reuse.lookup import reuse_mode
 from dpproxy.reuse.spelled_values import check_size
 from dpproxy.session.description import client_values
 from dpproxy.session.parameter_values import PreparedStatement, current
@@ -32,9 +31,9 @@ from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.rehearsal import rehearse
 from dpproxy.session.repeat_cache import CachedReply, RepeatCache
 from dpproxy.session.replies import Client
-from dpproxy.session.session_settings import check_name, seconds
-from dpproxy.sql.booleans import setting
+from dpproxy.session.session_settings import check_name
 from dpproxy.sql.session_reach import check_allowed
+from dpproxy.sql.settings import ACCURACY, EPSILON, NOTICES, REUSE, STATEMENT_TIMEOUT
 from dpproxy.sql.statements import Statement
 from dpproxy.telemetry.statement_event import Verdict, class_of
 from dpproxy.wire import backend as back
@@ -130,15 +129,14 @@ class StatementAnswers:
         texts: Sequence[str | None] = (),
         bind: Bind = NO_VALUES,
     ) -> tuple[Answer, PrivateStatement]:
-        """Return the answer, as exact as `dpproxy.accuracy` asks, and the statement as it was planned for it.
+        """Return the answer, as exact as the session asks (`ACCURACY`), and the statement as it was planned for it.
 
         `texts` are the values of `bind` in PostgreSQL's text forms. Raises Refusal, StatementFailed, LinkLost.
         """
         settings, client = private.description.settings, self._client
-        ending.limit(seconds(settings["statement_timeout"]))
-        text = settings["dpproxy.accuracy"]
-        wanted = accuracy_search.target(text)
-        priced_itself = "dpproxy.epsilon" in dict(private.statement.asked)
+        ending.limit(STATEMENT_TIMEOUT.read(settings))
+        text, wanted = settings[ACCURACY.name], ACCURACY.read(settings)
+        priced_itself = EPSILON.name in dict(private.statement.asked)
         if (
             wanted is None
             or text is None
@@ -151,7 +149,7 @@ class StatementAnswers:
         accuracy_search.check(private.plan)
 
         async def attempt(epsilon: int) -> tuple[Answer, float, PrivateStatement]:
-            priced = MappingProxyType({**settings, "dpproxy.epsilon": epsilon_text(epsilon)})
+            priced = MappingProxyType({**settings, EPSILON.name: epsilon_text(epsilon)})
             aimed = replace(private.description, settings=priced)
             planned = await fit(talk, client.dataset, client.asker, private.statement, aimed, private.internal, ending)
             answer, error = await self._delivered(talk, planned, ending, texts, bind, aimed=True)
@@ -170,7 +168,7 @@ class StatementAnswers:
         aimed: bool = False,
     ) -> tuple[Answer, float]:
         self._client.flush()  # what was answered before: this may take long
-        quiet = not setting("dpproxy.notices", private.description.settings["dpproxy.notices"], unset=True)
+        quiet = not NOTICES.read(private.description.settings)
         return await deliver(self._question(talk, private, ending, bind), texts, quiet=quiet, aimed=aimed)
 
     def _question(self, talk: PrivateTalk, private: PrivateStatement, ending: Ending, bind: Bind) -> Question:
@@ -194,7 +192,7 @@ class StatementAnswers:
             client.asking,
             ask,
             ending,
-            reuse_mode(private.description.settings["dpproxy.reuse"]),
+            REUSE.read(private.description.settings),
             tried,
             client.statement_limit,
             private.statement.kind,

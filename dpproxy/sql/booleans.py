@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from dpproxy.errors import INVALID_PARAMETER_VALUE, Refusal
-
 _WORDS: Final = (("true", True), ("false", False), ("yes", True), ("no", False))
 _WHOLE: Final = {"1": True, "0": False, "on": True, "off": False, "of": False}
 
@@ -20,14 +18,3 @@ def boolean(text: str) -> bool | None:
     if word in _WHOLE:
         return _WHOLE[word]
     return next((value for whole, value in _WORDS if word and whole.startswith(word)), None)
-
-
-def setting(name: str, text: str | None, unset: bool) -> bool:
-    """Return what a setting says. Raises Refusal 22023, in PostgreSQL's words."""
-    if text is None:
-        return unset
-    value = boolean(text)
-    if value is None:
-        told = f'parameter "{name}" requires a Boolean value'
-        raise Refusal(INVALID_PARAMETER_VALUE, told, hint=f"SET {name} = on, or off; or RESET {name}.")
-    return value

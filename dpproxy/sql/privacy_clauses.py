@@ -23,6 +23,7 @@ from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, to_sql
 from dpproxy.sql.guard import tokenize
 from dpproxy.sql.nodes import every
 from dpproxy.sql.person_aggregates import GROUP_BOUNDS, Units, aggregated, is_anonymous, own_calls, refused, unit_names
+from dpproxy.sql.settings import EPSILON, GROUPS
 from dpproxy.sql.statements import closing, parse, words_of
 
 _HINT = re.compile(
@@ -129,7 +130,7 @@ def _read(option: str, clause: _Clause) -> None:
 
 
 def _epsilon(name: str, value: str, clause: _Clause) -> None:
-    clause.asked["dpproxy.epsilon"] = format(min(_number(name, value), _LARGEST), "f")
+    clause.asked[EPSILON.name] = format(min(_number(name, value), _LARGEST), "f")
 
 
 def _delta(name: str, value: str, clause: _Clause) -> None:
@@ -138,7 +139,7 @@ def _delta(name: str, value: str, clause: _Clause) -> None:
 
 def _groups(name: str, value: str, clause: _Clause) -> None:
     if value.upper() != "NULL":  # then the policy's bound alone
-        clause.asked["dpproxy.groups"] = value
+        clause.asked[GROUPS.name] = value
 
 
 def _unit(name: str, value: str, clause: _Clause) -> None:

@@ -11,19 +11,6 @@ from dpproxy.errors import Refusal
 from dpproxy.privacy.loss import ZERO, Loss
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("2%", 0.02), (" 2 % ", 0.02), ("0.02", 0.02), ("50%", 0.5), (None, None), ("off", None)]
-)
-def test_targets(text: str | None, value: float | None) -> None:
-    assert accuracy_search.target(text) == value
-
-
-@pytest.mark.parametrize("text", ["0", "0%", "-1%", "60%", "1", "NaN", "infinity", "two", "%", "2%%", "1e-9"])
-def test_what_is_no_target(text: str) -> None:
-    with pytest.raises(Refusal, match=r"dpproxy.accuracy must lie between"):
-        accuracy_search.target(text)
-
-
 def test_the_next_epsilon() -> None:
     """Noise is as large as epsilon is small; while an answer is noise alone, larger steps; never beyond the limit."""
     assert accuracy_search.first(1_000_000) == 20_000

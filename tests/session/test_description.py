@@ -13,7 +13,7 @@ from dpproxy.session.description import Description, client_values, describe, de
 from dpproxy.session.link import Exchange, Message
 from dpproxy.session.outer_text import Outer
 from dpproxy.session.private_talk import PrivateTalk
-from dpproxy.session.session_settings import NAMES
+from dpproxy.sql.settings import NAMES
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import Field

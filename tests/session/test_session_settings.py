@@ -7,16 +7,15 @@ import pytest
 from dpproxy.errors import Refusal
 from dpproxy.session.session_settings import (
     LONGEST,
-    NAMES,
     WIDTH,
     check_hiding,
     check_name,
     has_temporary,
     misnamed,
     read_settings,
-    seconds,
 )
 from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.settings import NAMES, OWN
 from dpproxy.sql.statements import split
 
 
@@ -67,7 +66,7 @@ def test_a_name_that_is_none_is_refused_at_its_place(sql: str, name: str) -> Non
     assert refused.value.position is not None
     assert text[refused.value.position - 1 :].lstrip('"').startswith("dpproxy")
     assert refused.value.hint is not None
-    assert "dpproxy.epsilon, dpproxy.confidence" in refused.value.hint
+    assert ", ".join(setting.name for setting in OWN) in refused.value.hint
 
 
 @pytest.mark.parametrize(
@@ -92,15 +91,6 @@ def test_temporary_things_are_asked_about_and_refused_by_name() -> None:
     check_hiding(None)
     with pytest.raises(Refusal, match='hides a type or table of its name, as "text" does'):
         check_hiding(b"text")
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [("700ms", 0.7), ("2s", 2.0), ("10min", 600.0), ("3h", 10800.0), ("1d", 86400.0), ("250us", 0.00025), ("30", 0.03),
-     ("0", None), (None, None), ("", None), ("soon", None)],
-)  # fmt: skip
-def test_times_as_postgresql_shows_them(value: str | None, expected: float | None) -> None:
-    assert seconds(value) == (None if expected is None else pytest.approx(expected))
 
 
 @pytest.mark.parametrize("name", NAMES[:-2])

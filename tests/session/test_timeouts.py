@@ -18,7 +18,7 @@ from dpproxy.limits.session_limits import SessionLimits, Watch
 from dpproxy.server.server import Server
 from dpproxy.session import half_messages
 from dpproxy.session.client import ClientSession
-from dpproxy.session.session_settings import seconds
+from dpproxy.sql.settings import STATEMENT_TIMEOUT
 from dpproxy.wire import frontend_build as front
 from tests.worlds.running import sleeping
 from tests.worlds.scripted import Stage
@@ -198,7 +198,7 @@ async def test_the_clients_own_timeout_is_of_the_client_alone(stage: Stage) -> N
     ],
 )
 async def test_times_as_postgresql_shows_them(text: str | None, expected: float | None) -> None:
-    assert seconds(text) == pytest.approx(expected)
+    assert STATEMENT_TIMEOUT.parse(text) == pytest.approx(expected)
 
 
 async def test_prodding_does_not_prolong(hurried: Hurried) -> None:
