@@ -29,14 +29,14 @@ from dpproxy.ledger.book import Book
 from dpproxy.ledger.entries import encode
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import Grant, LedgerError, Scope, Standing, decimal
-from dpproxy.ledger.place import Place, SqlitePlace, begin_anchor, ledger_key, named, place_of, read_secret, repair
-from dpproxy.ledger.record import Verified, current, export, show, verify, verify_export, witnessed
 from dpproxy.operations import audit
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.client import ask_any, serves
 from dpproxy.operations.requests import GrantBudget, OperationError, SetClock
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
+from dpproxy.records.place import Place, SqlitePlace, begin_anchor, ledger_key, named, place_of, read_secret, repair
+from dpproxy.records.record import Verified, current, export, show, verify, verify_export, witnessed
 
 STATE = Path("dpproxy-state")
 State = Annotated[Path, typer.Option(envvar="DPPROXY_STATE", help="folder of the ledger, the stored answers and the facade")]

@@ -23,12 +23,12 @@ from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.authoring.progress import bar
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State
-from dpproxy.ledger.place import SqlitePlace, ledger_key, place_of, read_secret
-from dpproxy.ledger.record import current
 from dpproxy.operations.client import serves
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.private_files import private_folder
+from dpproxy.records.place import SqlitePlace, ledger_key, place_of, read_secret
+from dpproxy.records.record import current
 from dpproxy.serve.data_checks import checked_catalog, open_backend
 from dpproxy.serve.datasets import pick_key
 from dpproxy.serve.extracts import extracts, open_data

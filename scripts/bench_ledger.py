@@ -34,10 +34,10 @@ from bench_flush import compiler, slowed
 from bench_wire import Route, pgbench, say
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import ledger_key
-from dpproxy.ledger.postgres import PostgresReader
+from dpproxy.records import record
+from dpproxy.records.place import ledger_key
+from dpproxy.records.postgres import PostgresReader
 from dpproxy.serve.launch import Proxy, launched
 
 WRITERS: Final = 8

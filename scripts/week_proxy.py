@@ -17,7 +17,7 @@ import time
 import time_machine
 
 from dpproxy.cli import app
-from dpproxy.ledger import place
+from dpproxy.records import place
 
 ahead = [0.0]
 """Seconds, of the clock that nobody sets."""

@@ -21,10 +21,10 @@ from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.standings import limit
 from dpproxy.cli import commands
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
-from dpproxy.ledger.place import ledger_key, place_of, read_secret
 from dpproxy.policy.load import load_file
 from dpproxy.policy.password import make_verifier
 from dpproxy.privacy.loss import Loss
+from dpproxy.records.place import ledger_key, place_of, read_secret
 from dpproxy.serve.launch import LaunchError, launched
 
 PAGE = Path(__file__).resolve().parents[1] / "docs/how-to/backup.md"

@@ -26,10 +26,10 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.ledger.ledger import Ledger
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
 from dpproxy.policy.model import Budget, DuckDBBackend, Policy, User
+from dpproxy.records.sqlite import SqliteLedger
 
 PAID_FOR: Final = 5
 """Answers that the budget is for."""

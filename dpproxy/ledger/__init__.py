@@ -1,1 +1,1 @@
-"""Budgets: what was spent, what may still be spent, and the durable record of both."""
+"""Budgets: what was spent, what may still be spent, and the chain of entries that says so. `records` keeps it."""

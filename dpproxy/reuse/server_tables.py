@@ -4,7 +4,7 @@ Knows: asyncpg, tables. Must not know: what the rows mean. The tables are those 
 compare by their bytes, as they do in a file.
 
 Who writes holds one lock, so that releases are numbered in the order in which others see them: which came first decides what
-other roles are shown. As a charge's does (`ledger.postgres`), its transaction commits without waiting for the disk, so that the
+other roles are shown. As a charge's does (`records.postgres`), its transaction commits without waiting for the disk, so that the
 lock is not held meanwhile, and a second one waits until the log is on disk at least that far, on a synchronous standby, too.
 
 A connection that is lost is opened anew, and what was to be done is done again: once where something is read; where something

@@ -23,8 +23,6 @@ from dpproxy.backends.base import BackendError
 from dpproxy.console.source import AnswerLine, Explained, FreeRepeat, Review, Section, StoredAnswers
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import Place, named
-from dpproxy.ledger.record import recent
 from dpproxy.operations import audit
 from dpproxy.operations.requests import OperationError, Recent, Request
 from dpproxy.operations.status import Status
@@ -32,6 +30,8 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import as_text
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
+from dpproxy.records.place import Place, named
+from dpproxy.records.record import recent
 from dpproxy.reuse.lookup import epoch_name
 from dpproxy.review.doubts import doubts
 from dpproxy.review.explanation import explanation

@@ -30,7 +30,7 @@ from typing import Final
 
 import structlog
 
-from dpproxy.ledger.place import SqlitePlace, place_of
+from dpproxy.records.place import SqlitePlace, place_of
 from dpproxy.serve.member_process import NOTHING, Membership, decoded, packed
 from dpproxy.serve.options import Options, ServingError, listening
 from dpproxy.serve.proxy import said

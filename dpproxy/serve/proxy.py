@@ -29,8 +29,6 @@ from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.facade.server import Bounds
 from dpproxy.facade.usage import visible
-from dpproxy.ledger.place import PostgresPlace, ledger_key, named, place_of, read_secret
-from dpproxy.ledger.record import recent
 from dpproxy.limits.quota import Quota
 from dpproxy.operations import audit
 from dpproxy.operations import pauses as paused
@@ -40,6 +38,8 @@ from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import CERTIFICATES, ReadAgain, Status
 from dpproxy.policy.load import Loaded
 from dpproxy.private_files import private_folder
+from dpproxy.records.place import PostgresPlace, ledger_key, named, place_of, read_secret
+from dpproxy.records.record import recent
 from dpproxy.reuse.seal import Sealer
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.admin_socket import AdminSocket

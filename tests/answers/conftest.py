@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.ledger.sqlite import SqliteLedger
+from dpproxy.records.sqlite import SqliteLedger
 from tests.worlds.scripted import open_gate, policy, scripted_dataset, stage
 
 from .shop_of_answers import ShopOfAnswers, Watched

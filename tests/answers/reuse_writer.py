@@ -22,10 +22,10 @@ from dpproxy.answers.statement_end import Ending
 from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Rooms
 from dpproxy.ledger.journal import Journal
-from dpproxy.ledger.place import place_of
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
+from dpproxy.records.place import place_of
 from dpproxy.reuse.seal import Sealer
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.datasets import open_dataset

@@ -21,10 +21,10 @@ from dpproxy.answers.time_grid import Grid
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
 from dpproxy.ledger.ledger import Charge, ChargeRequest
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.matching import Asked, StoredRelease
 from dpproxy.reuse.store import Found

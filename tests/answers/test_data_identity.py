@@ -12,8 +12,8 @@ import pytest
 
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.ledger.ledger import LedgerError
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
+from dpproxy.records.sqlite import SqliteLedger
 from tests.worlds.scripted import policy
 
 

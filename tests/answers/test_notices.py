@@ -16,10 +16,10 @@ from dpproxy.answers import notices
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.notices import FEW, note, of_values, told_of
 from dpproxy.ledger.ledger import Standing
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.policy.model import Budget
 from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.sql.statements import split
 from tests.worlds.scripted import COST, ScriptedEngine, policy, scripted_dataset, scripted_plan
 

@@ -27,9 +27,9 @@ import psycopg
 import pytest
 from scratch_postgres import scratch_server
 
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import place_of
+from dpproxy.records import record
+from dpproxy.records.place import place_of
 from tests.worlds.town import DATA, POLICY, VERIFIER
 
 from .paid_writer import answered, opened

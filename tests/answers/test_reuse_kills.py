@@ -22,9 +22,9 @@ import pytest
 from scratch_postgres import scratch_server
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import place_of
+from dpproxy.records import record
+from dpproxy.records.place import place_of
 from dpproxy.reuse.matching import Asked
 from dpproxy.reuse.store import _COLUMNS, AnswerStore
 from tests.worlds.town import DATA, POLICY, VERIFIER

@@ -19,9 +19,9 @@ import pytest
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import ledger_key, place_of
+from dpproxy.records import record
+from dpproxy.records.place import ledger_key, place_of
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.town import DATA, POLICY, VERIFIER
 from tests.worlds.waiting import SAFETY

@@ -17,9 +17,9 @@ from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
 from dpproxy.answers.standings import left, standings
 from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.ledger.ledger import amounts
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.plan.report import explain
 from dpproxy.policy.model import Bounds, Budget, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, User
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.review import odds
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from tests.worlds.scripted import PEOPLE, ScriptedEngine, policy, scripted_dataset

@@ -16,9 +16,9 @@ import pytest
 
 from dpproxy.amounts import MICRO
 from dpproxy.answers.standings import limit
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.load import load_policy
 from dpproxy.policy.password import make_verifier
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve.launch import launched
 
 POLICY = """

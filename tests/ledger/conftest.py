@@ -23,10 +23,10 @@ from dpproxy.facade.account import choose_account, choose_place
 from dpproxy.facade.binaries import find_binaries
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import ChargeRequest, Limits
-from dpproxy.ledger.postgres import PostgresLedger
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
+from dpproxy.records.postgres import PostgresLedger
+from dpproxy.records.sqlite import SqliteLedger
 
 MakeRequest = Callable[..., ChargeRequest]
 

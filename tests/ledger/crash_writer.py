@@ -22,10 +22,10 @@ ONE = Loss(MICRO)
 
 def open_ledger(where: str) -> Journal:
     if where.startswith("postgresql:"):
-        from dpproxy.ledger.postgres import PostgresLedger
+        from dpproxy.records.postgres import PostgresLedger
 
         return PostgresLedger(where)
-    from dpproxy.ledger.sqlite import SqliteLedger
+    from dpproxy.records.sqlite import SqliteLedger
 
     return SqliteLedger(where)
 

@@ -14,17 +14,17 @@ import pytest
 
 from dpproxy.amounts import MICRO
 from dpproxy.ledger import book as books
-from dpproxy.ledger import files, record
 from dpproxy.ledger.book import Book
 from dpproxy.ledger.entries import NO_HASH, Checkpoint, ClockWrong, Head, Named, Opened, decode, encode, link
-from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import Grant, LedgerCorrupt, LedgerError, Limits, charge
-from dpproxy.ledger.postgres import PostgresReader
-from dpproxy.ledger.sqlite import SqliteLedger, SqliteStore
 from dpproxy.ledger.states import State, decoded, encoded
 from dpproxy.ledger.transaction import Transaction
 from dpproxy.privacy.accountant import Limit
+from dpproxy.records import files, record
+from dpproxy.records.files import SqliteReader
+from dpproxy.records.postgres import PostgresReader
+from dpproxy.records.sqlite import SqliteLedger, SqliteStore
 
 from .conftest import NOON, MakeRequest
 
@@ -158,7 +158,7 @@ def test_where_accounts_stand_without_opening_the_ledger(
     fill(ledger, request_of)
     before = standings(ledger)
     ledger.close()
-    monkeypatch.setattr("dpproxy.ledger.record.CHECKPOINT_EVERY", every)
+    monkeypatch.setattr("dpproxy.records.record.CHECKPOINT_EVERY", every)
     book, at = record.current(reader_of(ledger, request)), NOON + dt.timedelta(days=40)
     limits = (MONTHLY, Limit(10**9, 10**12, "year"), Limit(10**9))
     assert [book.standing(("shop", s, n), limit, at) for s, n in ACCOUNTS for limit in limits] == before  # type: ignore[arg-type]

@@ -18,9 +18,9 @@ from dpproxy.ledger.book import TOLERANCE, Book
 from dpproxy.ledger.entries import Checkpoint, ClockWrong, Opened
 from dpproxy.ledger.journal import since_boot
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, LedgerError, Limits, charge
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
+from dpproxy.records.sqlite import SqliteLedger
 
 from .conftest import NOON, OpenLedger
 

@@ -19,10 +19,10 @@ import asyncpg
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
-from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
+from dpproxy.records import record
+from dpproxy.records.postgres import PostgresLedger, PostgresReader
 from dpproxy.reuse.seal import Sealer
 from dpproxy.reuse.store import AnswerStore
 from tests.reuse.test_store import asked, find, release

@@ -20,9 +20,9 @@ from dpproxy.ledger.ledger import (
     Limits,
     charge,
 )
-from dpproxy.ledger.postgres import PostgresLedger
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import ZERO
+from dpproxy.records.postgres import PostgresLedger
 
 from .conftest import NOON, MakeRequest
 

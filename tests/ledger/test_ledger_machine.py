@@ -17,15 +17,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from dpproxy.ledger import record
-from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
-from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.records import record
+from dpproxy.records.files import SqliteReader
+from dpproxy.records.postgres import PostgresLedger, PostgresReader
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.reuse.matching import Asked, StoredRelease, exposure
 from dpproxy.reuse.store import AHEAD, AnswerStore
 

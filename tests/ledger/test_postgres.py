@@ -17,11 +17,11 @@ import asyncpg
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import postgres as postgres_ledger
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import BudgetExhausted, Grant, LedgerCorrupt, LedgerError, Limits, charge
-from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
+from dpproxy.records import postgres as postgres_ledger
+from dpproxy.records import record
+from dpproxy.records.postgres import PostgresLedger, PostgresReader
 
 from .conftest import LATER, NOON, WRITER, MakeRequest, PostgresServer
 

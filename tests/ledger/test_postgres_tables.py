@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dpproxy.ledger.postgres_tables import prepare
+from dpproxy.records.postgres_tables import prepare
 
 from .conftest import PostgresServer
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.ledger import DiskShort
-from dpproxy.ledger.record import verify
-from dpproxy.ledger.reserve import SIZE, Reserve
-from dpproxy.ledger.sqlite import SqliteLedger
+from dpproxy.records.files import SqliteReader
+from dpproxy.records.record import verify
+from dpproxy.records.reserve import SIZE, Reserve
+from dpproxy.records.sqlite import SqliteLedger
 from tests.ledger.test_sqlite import MakeRequest
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import files, record
-from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.ledger import BudgetExhausted, Grant, LedgerCorrupt, LedgerError, Limits, charge
-from dpproxy.ledger.sqlite import SqliteLedger, connect
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
+from dpproxy.records import files, record
+from dpproxy.records.files import SqliteReader
+from dpproxy.records.sqlite import SqliteLedger, connect
 
 from .conftest import LATER, NOON, WRITER, MakeRequest
 
@@ -245,7 +245,7 @@ def test_a_full_disk_charges_nobody_until_there_is_room(
         return db
 
     with monkeypatch.context() as full:
-        full.setattr("dpproxy.ledger.sqlite.connect", connect_full)
+        full.setattr("dpproxy.records.sqlite.connect", connect_full)
         ledger = SqliteLedger(path)
         done = 0
         while ledger.submit(request_of()).exception() is None:
@@ -264,7 +264,7 @@ def test_a_read_only_ledger_is_refused_at_start(written: Path, monkeypatch: pyte
         db.execute("PRAGMA query_only = ON")
         return db
 
-    monkeypatch.setattr("dpproxy.ledger.sqlite.connect", connect_read_only)
+    monkeypatch.setattr("dpproxy.records.sqlite.connect", connect_read_only)
     with pytest.raises(LedgerError, match="readonly"):
         SqliteLedger(written)
 

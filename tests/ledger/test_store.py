@@ -7,9 +7,9 @@ import inspect
 import pytest
 
 from dpproxy.ledger.ledger import LedgerError
-from dpproxy.ledger.postgres import PostgresStore
-from dpproxy.ledger.sqlite import SqliteStore
 from dpproxy.ledger.store import KnownCharge, Store, StoreError
+from dpproxy.records.postgres import PostgresStore
+from dpproxy.records.sqlite import SqliteStore
 
 
 def offered(store: type) -> dict[str, list[str]]:

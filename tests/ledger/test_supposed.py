@@ -12,11 +12,11 @@ import asyncpg
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger import record
 from dpproxy.ledger.chains import ALONE
 from dpproxy.ledger.ledger import BudgetExhausted, Grant, LedgerCorrupt, Limits, charge
-from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
 from dpproxy.privacy.accountant import Limit
+from dpproxy.records import record
+from dpproxy.records.postgres import PostgresLedger, PostgresReader
 from tests.worlds.waiting import SAFETY
 
 from .conftest import NOON, MakeRequest, PostgresServer

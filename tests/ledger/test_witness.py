@@ -14,10 +14,10 @@ import pytest
 from dpproxy.amounts import MICRO
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import BudgetExhausted, LedgerCorrupt, LedgerError, Limits, charge
-from dpproxy.ledger.place import PostgresPlace, SqlitePlace, begin_anchor, place_of, repair
-from dpproxy.ledger.record import verify, witnessed
 from dpproxy.ledger.witness import BYTES, Seen, Witness
 from dpproxy.privacy.accountant import Limit
+from dpproxy.records.place import PostgresPlace, SqlitePlace, begin_anchor, place_of, repair
+from dpproxy.records.record import verify, witnessed
 
 from .conftest import PostgresServer
 

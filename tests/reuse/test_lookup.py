@@ -18,8 +18,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.policy.problems import PolicyError
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.reuse.epoch_refresh import Refreshed
 from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.recent import RecentAnswers

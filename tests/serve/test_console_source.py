@@ -15,10 +15,10 @@ from dpproxy import errors
 from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.console.source import FreeRepeat
 from dpproxy.ledger.ledger import ChargeRequest, Limits
-from dpproxy.ledger.place import SqlitePlace
 from dpproxy.operations.requests import OperationError, PauseRole
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
+from dpproxy.records.place import SqlitePlace
 from dpproxy.reuse.lookup import Reuse, epoch_name
 from dpproxy.reuse.matching import Origin
 from dpproxy.reuse.store import AnswerStore

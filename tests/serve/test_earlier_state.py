@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from dpproxy.cli import commands
 from dpproxy.ledger.entries import SCHEMA
-from dpproxy.ledger.files import SqliteReader
-from dpproxy.ledger.record import show, verify
+from dpproxy.records.files import SqliteReader
+from dpproxy.records.record import show, verify
 from dpproxy.serve.launch import launched
 
 EARLIER = Path(__file__).with_name("earlier_state")

@@ -15,7 +15,6 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from dpproxy.answers.data_identity import data_of
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.operations.audit import AuditLog
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.requests import (
@@ -32,6 +31,7 @@ from dpproxy.operations.requests import (
     SetClock,
 )
 from dpproxy.operations.status import ReadAgain, Status
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve import operator
 from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.operator import Operator

@@ -16,9 +16,9 @@ from dpproxy.answers.dataset import Dataset
 from dpproxy.backends.base import BackendError
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.ledger import LedgerError
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.operations.pauses import Pauses
 from dpproxy.operations.status import AccountStatus
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve import self_report
 from dpproxy.serve.self_report import PolicyHistory, SelfReport, accounts, memory
 from dpproxy.server.server import Server

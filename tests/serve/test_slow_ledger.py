@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import ledger_key
-from dpproxy.ledger.postgres import LOCK_SECONDS, PostgresReader
+from dpproxy.records import record
+from dpproxy.records.place import ledger_key
+from dpproxy.records.postgres import LOCK_SECONDS, PostgresReader
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.slow_cable import Cable, cable
 from tests.worlds.town import DATA, POLICY, VERIFIER

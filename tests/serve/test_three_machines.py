@@ -23,10 +23,10 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.ledger import record
 from dpproxy.ledger.ledger import Charge
-from dpproxy.ledger.place import ledger_key
-from dpproxy.ledger.postgres import PostgresReader
+from dpproxy.records import record
+from dpproxy.records.place import ledger_key
+from dpproxy.records.postgres import PostgresReader
 from dpproxy.reuse.server_claims import ServerClaims
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.town import DATA, POLICY, VERIFIER

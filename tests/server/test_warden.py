@@ -22,10 +22,10 @@ import pytest_asyncio
 from dpproxy.facade import usage
 from dpproxy.facade.cluster import Cluster, Held
 from dpproxy.facade.facade import Facade
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.limits import quota
 from dpproxy.limits.quota import Quota
 from dpproxy.policy.model import User
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.server.server import Server
 from dpproxy.server.warden import Warden
 from tests.worlds import patterns

@@ -26,7 +26,6 @@ from dpproxy.errors import Refusal
 from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
 from dpproxy.ledger.ledger import Ledger
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.limits.session_limits import SessionLimits
 from dpproxy.mechanisms.exact_answers import Exact, Int64
 from dpproxy.plan.model import Array, Input, Plan
@@ -47,6 +46,7 @@ from dpproxy.policy.model import (
 )
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
+from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.server.server import Server
 from dpproxy.session.session_settings import Settings
 from dpproxy.sql.signals import SIGNALS

@@ -15,10 +15,10 @@ import pytest
 
 from dpproxy.cli import app
 from dpproxy.ledger.entries import encode
-from dpproxy.ledger.files import SqliteReader, repair
 from dpproxy.ledger.ledger import Charge, LedgerCorrupt, LedgerError, charge
-from dpproxy.ledger.record import current, export, recent, show, verify, verify_export
-from dpproxy.ledger.sqlite import SqliteLedger
+from dpproxy.records.files import SqliteReader, repair
+from dpproxy.records.record import current, export, recent, show, verify, verify_export
+from dpproxy.records.sqlite import SqliteLedger
 from tests.ledger.conftest import NOON, make_request
 
 CHARGES = 3

@@ -40,11 +40,11 @@ from dpproxy import postgres_connections
 from dpproxy.ledger.entries import Head, Row, head_of, stored
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import LedgerCorrupt, LedgerError
-from dpproxy.ledger.postgres_tables import PREPARED, prepare
-from dpproxy.ledger.record import Verified, readable, rechained, sealed, verify
 from dpproxy.ledger.store import HeadMoved, KnownCharge, Stored, StoreError
 from dpproxy.ledger.witness import Witness
 from dpproxy.postgres_failures import FAILURES
+from dpproxy.records.postgres_tables import PREPARED, prepare
+from dpproxy.records.record import Verified, readable, rechained, sealed, verify
 
 log = logging.getLogger(__name__)
 

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Protocol
 
 from dpproxy.derived_keys import derived
-from dpproxy.ledger import files, postgres
 from dpproxy.ledger.book import Book
-from dpproxy.ledger.files import SqliteReader
 from dpproxy.ledger.journal import NAMES, Journal, since_boot
 from dpproxy.ledger.ledger import LedgerCorrupt, LedgerError
-from dpproxy.ledger.postgres import PostgresLedger, PostgresReader
-from dpproxy.ledger.record import Reader, Verified, current, verify, witnessed
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.ledger.witness import Seen, Witness, witness_of
+from dpproxy.records import files, postgres
+from dpproxy.records.files import SqliteReader
+from dpproxy.records.postgres import PostgresLedger, PostgresReader
+from dpproxy.records.record import Reader, Verified, current, verify, witnessed
+from dpproxy.records.sqlite import SqliteLedger
 
 FILE = "ledger.sqlite"  # in the state folder, unless an address is given
 LEAST_KEY = 16  # bytes

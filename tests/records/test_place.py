@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.ledger.ledger import LedgerError, charge
-from dpproxy.ledger.place import (
+from dpproxy.records.place import (
     FILE,
     LEAST_KEY,
     PostgresPlace,
@@ -19,7 +19,7 @@ from dpproxy.ledger.place import (
     read_secret,
     repair,
 )
-from dpproxy.ledger.record import verify
+from dpproxy.records.record import verify
 from tests.ledger.conftest import make_request
 
 

@@ -22,10 +22,10 @@ from pathlib import Path
 from dpproxy.ledger.entries import Head, Row, head_of, stored
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import Charge, ChargeRequest, DiskShort, LedgerCorrupt, LedgerError
-from dpproxy.ledger.reserve import Reserve
 from dpproxy.ledger.store import KnownCharge, Stored, StoreError
 from dpproxy.ledger.witness import Witness
 from dpproxy.private_files import private_file
+from dpproxy.records.reserve import Reserve
 
 BUSY_SECONDS = 10.0
 """Readers (export, show, backup) never block the writer in WAL; this is for a checkpoint they hold up."""

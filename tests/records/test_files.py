@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.ledger.files import SqliteReader, backup, repair
 from dpproxy.ledger.ledger import LedgerError, charge
-from dpproxy.ledger.record import current, show, verify
-from dpproxy.ledger.sqlite import SqliteLedger
 from dpproxy.privacy.accountant import Limit
+from dpproxy.records.files import SqliteReader, backup, repair
+from dpproxy.records.record import current, show, verify
+from dpproxy.records.sqlite import SqliteLedger
 from tests.ledger.conftest import NOON, make_request
 
 
