@@ -16,7 +16,7 @@ import typer
 
 from dpproxy.amounts import MICRO
 from dpproxy.bookkeeping import STATE, State, grant, ledger_clock
-from dpproxy.console.token_file import digests, give, renew, revoke, token_of
+from dpproxy.console.tokens import digests, give, renew, revoke, token_of
 from dpproxy.operations.audit import FILE, AuditLog, account
 from dpproxy.operations.client import ask_any
 from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Recent, Reload, Report, ResumeRole

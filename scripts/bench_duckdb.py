@@ -23,7 +23,7 @@ import duckdb
 
 from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.backends import duckdb as backend
-from dpproxy.backends.kept_stages import KeptStages
+from dpproxy.backends.duckdb_stages import KeptStages
 from dpproxy.engines import literal, stored_stages
 from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.errors import Refusal

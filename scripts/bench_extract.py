@@ -26,7 +26,7 @@ from bench_postgres import BOUNDS, SETTINGS, loaded, session_clock
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.acceleration import copy_process
-from dpproxy.acceleration.extract import Extract
+from dpproxy.acceleration.extract_tables import Extract
 from dpproxy.answers import public_tables
 from dpproxy.answers.plan_cache import plans_for
 from dpproxy.engines import literal

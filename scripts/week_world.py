@@ -35,7 +35,7 @@ from scratch_postgres import Scratch, scratch_server
 from typer.testing import CliRunner
 
 from dpproxy.cli import commands
-from dpproxy.console.token_file import give
+from dpproxy.console.tokens import give
 from dpproxy.errors import OperatorError
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import Proxy, launched

@@ -26,7 +26,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpproxy.cli import commands
-from dpproxy.console.token_file import digest, digests
+from dpproxy.console.tokens import digest, digests
 from dpproxy.ledger.ledger import LedgerError
 from dpproxy.operations.audit import FILE, account
 from dpproxy.operations.requests import OperationError

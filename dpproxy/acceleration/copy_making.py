@@ -21,7 +21,7 @@ import duckdb
 from dpproxy.acceleration.copy_files import CopyError, CopyFolder, Manifest, Preparation, digest, free, key_of
 from dpproxy.backends.datafile import DataFile, FileChanged
 from dpproxy.backends.duckdb import attached, backend_error
-from dpproxy.backends.group_index import largest, sizes
+from dpproxy.backends.duckdb_stages import largest, sizes
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name
 

@@ -2,7 +2,7 @@
 
 Knows: one transaction of PostgreSQL's, COPY, DuckDB, the files of copies. Must not know: policies, plans, who waits for the
 extract. All tables are read by one connection in one REPEATABLE READ, READ ONLY transaction, so they are of one moment, and no
-load was in the middle of any at that moment (`postgres_locks`). What was read is held against what PostgreSQL says it
+load was in the middle of any at that moment (`postgres_snapshot`). What was read is held against what PostgreSQL says it
 sent, row for row in number, and the tables against the shapes that were asked for.
 
 An extract is named after what it follows from (`about`), after the epoch of the data, which a query tells in the very snapshot,
@@ -41,8 +41,7 @@ from dpproxy.backends.duckdb import LOCKED_DOWN, backend_error, set_for_measurin
 from dpproxy.backends.duckdb_catalog import fetched
 from dpproxy.backends.postgres import CONNECT_TIMEOUT, RESTRICTED, SESSION, UNQUALIFIED, Isolation, number
 from dpproxy.backends.postgres import backend_error as server_error
-from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv
-from dpproxy.backends.postgres_locks import Moved, planned, whole
+from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Moved, planned, read_csv, whole
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.names import quote_name
 from dpproxy.postgres_failures import FAILURES

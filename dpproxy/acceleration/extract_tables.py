@@ -13,16 +13,23 @@ texts in public ones, which are shown.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
+from dpproxy.backends.base import columns_of
+from dpproxy.backends.duckdb import DuckDB
+from dpproxy.backends.duckdb_catalog import quoted
+from dpproxy.backends.duckdb_rows import as_table
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.grants import used_columns
-from dpproxy.policy.model import ColumnRole, Policy, TablePolicy
+from dpproxy.policy.model import ColumnRole, DuckDBBackend, Policy, TablePolicy
 from dpproxy.policy.names import quote_name
-from dpproxy.sql.types import TEXTS
+from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 from dpproxy.table_terms import TableName
 
 TYPES: Final = {
@@ -199,3 +206,38 @@ def described(tables: tuple[ExtractTable, ...]) -> Iterator[tuple[object, ...]]:
     for table in tables:
         columns = [(c.name, c.source, c.type, c.nullable, c.bounded, c.exact) for c in table.held.columns]
         yield str(table.held.name), table.held.source, table.query, table.read, table.items, table.order, columns
+
+
+# An extract as the data engine: a DuckDB file that was read from a PostgreSQL database, with that database's names and types.
+#
+# Knows: DuckDB, the catalog that the extract was made by. Must not know: PostgreSQL's connections, how an extract is made or
+# found. What is measured is what was read; the database is not asked.
+
+
+class Extract(DuckDB):
+    """Runs the `Backend` of one extract. Raises BackendError when its file cannot be opened."""
+
+    def __init__(self, path: Path, catalog: Catalog, places: int) -> None:
+        super().__init__(DuckDBBackend(str(path)), places)
+        self._catalog = catalog
+
+    async def introspect(self) -> Catalog:
+        """Return the catalog that it was made by: DuckDB has fewer types."""
+        return self._catalog
+
+    async def public_rows(self, table: CatalogTable, columns: Sequence[str], cap: int) -> pa.Table:
+        """Return rows as PostgreSQL would write them."""
+        items = ", ".join(f"{_text(c)} AS {quote_name(c.name)}" for c in columns_of(table, columns))
+        return await self._run(lambda connection: as_table(connection, f"SELECT {items} FROM {quoted(table)} LIMIT {cap + 1}"))
+
+
+def _text(column: CatalogColumn) -> str:
+    name = quote_name(column.source)
+    if column.type in (*INTEGERS, *FLOATS, "bool"):
+        return name
+    text = f"CAST({name} AS VARCHAR)"
+    if column.exact.startswith(f"DECIMAL({DIGITS},") and not column.exact.endswith(",0)"):
+        return f"regexp_replace({text}, '[.]?0+$', '')"  # of no declared places: zeros at the end are the extract's
+    if column.type in ("date", "timestamp", "timestamptz"):
+        return rf"regexp_replace({text}, '^(\S+) \(BC\)(.*)$', '\1\2 BC')"
+    return text

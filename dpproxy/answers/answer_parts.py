@@ -1,7 +1,7 @@
 """What there is of one answer so far: inputs that are evaluated, measurements that are released, arrays that are written.
 
 Knows: a plan's inputs, measurements and arrays, what depends on what, stored answers. Must not know: charges, engines. Nothing in
-this file costs anything: it shows what a role has seen already, and says what is still open. `preview` asks it what would be
+this file costs anything: it shows what a role has seen already, and says what is still open. `delivery` asks it what would be
 charged, `answering` charges that.
 
 A measurement may have inputs in it, an input may need the release of another measurement: so the parts become ready in rounds.
@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.answers.array_literals import array_literal, text_literal
-from dpproxy.answers.failures import internal
 from dpproxy.answers.question import Literals, Question
+from dpproxy.answers.statement_end import internal
 from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.backends.base import in_measuring_thread
+from dpproxy.facade.copytext import column_text
 from dpproxy.mechanisms.exact_answers import Int64, Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Measurement
@@ -31,6 +32,56 @@ from dpproxy.reuse.matching import Asked, any_noise
 from dpproxy.reuse.spelled_values import SpelledValues, check_size
 from dpproxy.reuse.store import Found
 from dpproxy.sql.template import Param
+
+# Released columns as PostgreSQL array literals.
+#
+# Knows: Arrow, the text form of arrays. Must not know: where a column came from; it is given `Released` values, policy and
+# ledger entries only. Vectorised, since an answer may have a million groups; but for short columns, for which a call of a
+# vector's function costs more than its work.
+
+
+SHORT = 500
+_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\0": None})
+"""NUL cannot be part of a PostgreSQL text; an engine may return one."""
+
+
+def array_literal(column: pa.Array | pa.ChunkedArray | Int64) -> bytes:
+    """Return `{...}` in UTF-8: numbers bare, everything else quoted, NULL for a missing value."""
+    if len(column) <= SHORT and (items := _items(column)) is not None:
+        return ("{" + ",".join(items) + "}").encode()
+    if isinstance(column, np.ndarray):
+        column = pa.array(column)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    text = column_text(column)
+    if not (pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)):
+        text = _quoted(text)
+    text = pc.fill_null(text, "NULL")
+    whole = pa.ListArray.from_arrays(pa.array([0, len(text)], pa.int32()), text)
+    return b"{" + (pc.binary_join(whole, ",")[0].as_py() or "").encode() + b"}"
+
+
+def _items(column: pa.Array | pa.ChunkedArray | Int64) -> list[str] | None:
+    """Of integers and texts; None for others."""
+    if isinstance(column, np.ndarray):
+        return [str(value) for value in column.tolist()]
+    if pa.types.is_integer(column.type):
+        return ["NULL" if value is None else str(value) for value in column.to_pylist()]
+    if pa.types.is_string(column.type):
+        return ["NULL" if value is None else f'"{value.translate(_ESCAPES)}"' for value in column.to_pylist()]
+    return None
+
+
+def text_literal(values: Sequence[str | None]) -> bytes:
+    """Return the array literal of a list of texts."""
+    return array_literal(pa.array(values, pa.string()))
+
+
+def _quoted(text: pa.Array) -> pa.Array:
+    for plain, escape in (("\\", "\\\\"), ('"', '\\"'), ("\0", "")):
+        text = pc.replace_substring(text, plain, escape)
+    return pc.binary_join_element_wise('"', text, '"', "")
+
 
 FEW: Final = 2000
 """Released numbers that are looked through at once; more of them in a thread, so that others do not wait."""

@@ -19,11 +19,8 @@ from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
-from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset
-from dpproxy.answers.failures import incident, internal, suspended_refusal
-from dpproxy.answers.paid_measurements import Key, UntoldAnswer
-from dpproxy.answers.statement_end import TIMEOUT, Ending
-from dpproxy.answers.time_grid import Grid
+from dpproxy.answers.dataset import AnswerEntry, Asker, Dataset, Key, UntoldAnswer
+from dpproxy.answers.statement_end import TIMEOUT, Ending, Grid, incident, internal, suspended_refusal
 from dpproxy.backends.base import Runner, in_measuring_thread
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, ChargeRequest, Suspended

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Generic, Protocol, TypeVar
 
-from dpproxy.answers.failures import internal
+from dpproxy.answers.statement_end import internal
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown, visible_columns
 from dpproxy.limits.side_threads import Race, SideThreads

@@ -10,12 +10,51 @@ on a point, where what is through by then is shown all the same: so nobody is to
 from __future__ import annotations
 
 import asyncio
+import time
+import uuid
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from dpproxy.answers.time_grid import Grid
-from dpproxy.errors import QUERY_CANCELED, Refusal
+import structlog
+
+from dpproxy.backends.base import BackendError
+from dpproxy.errors import INTERNAL_ERROR, QUERY_CANCELED, Refusal
+from dpproxy.ledger.ledger import LedgerError, Suspended
 from dpproxy.privacy.loss import ZERO, Loss
+from dpproxy.telemetry.log import places
+
+# When what was asked of data may show: on the points of the policy's time grid (`timing.quantum`).
+#
+# Knows: clocks. Must not know: answers, data. How long a measurement takes may depend on one person's rows. With a grid nobody
+# learns more than between which two of its points it ended, whatever a client does: an answer, a failure and a cancelled
+# statement leave on a point; what is stored, and can be asked again at no charge, is stored on one; and a cancel request or a
+# `statement_timeout`, which ask "are you through?" at a moment of the client's choice, are heeded on the next one.
+
+
+class Grid:
+    """Has points every `quantum_ms` milliseconds after it was made; None: every moment is a point. False is a grid without
+    points."""
+
+    def __init__(self, quantum_ms: int | None) -> None:
+        self._quantum = (quantum_ms or 0) / 1000
+        self._began = time.monotonic()
+
+    def __bool__(self) -> bool:
+        return self._quantum > 0
+
+    @property
+    def wait(self) -> float:
+        """Return seconds to the next point."""
+        return (self._began - time.monotonic()) % self._quantum if self else 0.0
+
+    async def reached(self) -> None:
+        if self:
+            await asyncio.sleep(self.wait)
+
+    def then(self, work: Callable[[], object]) -> None:
+        """Do something on the next point."""
+        asyncio.get_running_loop().call_later(self.wait, work)
+
 
 T = TypeVar("T")
 
@@ -100,3 +139,45 @@ class Ending:
             await asyncio.wait([running, self._heard], return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._waiting = False
+
+
+# How a statement fails, beside a refusal of the proxy's own: by the facade's error, or by what must not happen.
+#
+# Knows: errors, the log. Must not know: what was being done. A client hears the facade's error as it is (`StatementFailed`). Of
+# what must not happen the operator's log has the place, and a client a number by which to ask for it. The text of an exception
+# may hold a literal or a value of the data, so it is logged for those classes alone whose texts are made without (`PLAIN`).
+
+
+LOG = structlog.get_logger()
+PLAIN: Final = (BackendError, LedgerError, OSError)
+
+
+class StatementFailed(Exception):
+    """The facade refused: `raw` is its ErrorResponse, for the client as it is."""
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__("the facade refused the statement")
+        self.raw = raw
+
+
+def incident(error: BaseException, **context: object) -> str:
+    """Log an unexpected error for the operator; returns the number by which a client may name it."""
+    number = uuid.uuid4().hex[:12]
+    text = {"text": str(error)} if isinstance(error, PLAIN) else {}
+    LOG.error("incident", incident=number, **places(error), **text, **context)
+    return number
+
+
+def suspended_refusal(suspended: Suspended, dataset: str) -> Refusal:
+    """Log why nothing is charged, and return what the client is told."""
+    LOG.error("nothing is charged", dataset=dataset, text=str(suspended))
+    return suspended.refusal()
+
+
+def internal(error: BaseException, **context: object) -> Refusal:
+    """Log an error, and return the one text a client gets for something that must not happen."""
+    return Refusal(
+        INTERNAL_ERROR,
+        f"internal error, incident {incident(error, **context)}",
+        hint="Tell the operator this number: the log has it.",
+    )

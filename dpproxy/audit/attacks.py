@@ -1,31 +1,76 @@
 """Attacks on two running proxies: what was published of ways to learn of one person from answers, tried, and their success
 measured.
 
-Knows: answers, two proxies, statements. Must not know: how success is judged (`guesses`). Each attack says what it spent and what
-that allows it. Averaging and tracing use the answers of the black box: asking again would only cost time.
+Knows: answers, two proxies, statements. Must not know: how success is judged (`black_box`). Each attack says what it spent
+and what that allows it. Averaging and tracing use the answers of the black box: asking again would only cost time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
 
 from dpproxy.amounts import MICRO
-from dpproxy.audit import guesses, reconstruction
+from dpproxy.audit import black_box, reconstruction
 from dpproxy.audit.accounting import TRIED, accounting
 from dpproxy.audit.bench import AuditBench
-from dpproxy.audit.black_box import Figure
+from dpproxy.audit.black_box import Attack, Figure, Point
 from dpproxy.audit.events import Outcome
-from dpproxy.audit.guesses import Attack, Point
-from dpproxy.audit.probes import probes
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.audit.wire import Answers, Pair, answer, ask, sessions
 from dpproxy.authoring.progress import Progress, silent
+from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.model import ColumnRole, Policy
 from dpproxy.policy.names import quote_name
+
+# Expressions that fail for some values and not for others, where PostgreSQL computes them: asked below an aggregate, they must
+# not.
+#
+# Knows: policies, catalogs, SQL as text. Must not know: what is answered. Each is refused for everybody, or answered for
+# everybody.
+
+
+_OF_NUMBERS = (
+    "sum(1 / {x})", "sum({x} / ({x} - {x}))", "sum(sqrt({x}))", "sum(ln({x}))", "sum(exp({x}))", "sum({x} * 1e300 * 1e300)",
+    "sum(CAST({x} AS smallint))", "sum(power({x}, 400))", "count(*) FILTER (WHERE mod(CAST({x} AS integer), 0) = 1)",
+    "sum(CASE WHEN {x} > 100000 THEN 1 / 0 ELSE 1 END)", "count(DISTINCT repeat('x', CAST({x} AS integer)))", "avg(log({x}))",
+)  # fmt: skip
+_OF_TEXTS = (
+    "count(*) FILTER (WHERE CAST({u} AS integer) > 0)", "count(*) FILTER (WHERE CAST({u} AS date) > date '2024-01-01')",
+    "count(*) FILTER (WHERE substring({u}, 1, -1) = '')", "count(*) FILTER (WHERE {u} ~ '(')",
+    "count(DISTINCT to_date({u}, 'YYYY-MM-DD'))",
+    "count(*) FILTER (WHERE split_part({u}, '-', 0) = '')", "count(DISTINCT chr(length({u}) - 3))",
+)  # fmt: skip
+_NUMBERS = ("int2", "int4", "int8", "numeric", "float4", "float8")
+_TEXTS = ("text", "varchar", "bpchar")
+MOST = 40
+
+
+def probes(policy: Policy, catalog: Catalog) -> tuple[Statement, ...]:
+    """Return probes of a number and a text of each table."""
+    role = max(policy.roles.values(), key=lambda r: len(r.tables) if r.tables is not None else len(policy.tables))
+    return tuple(Statement(role.name, sql, "probe") for sql in _texts(policy, catalog, role.tables))[:MOST]
+
+
+def _texts(policy: Policy, catalog: Catalog, visible: object) -> Iterator[str]:
+    for table in policy.tables.values():
+        if table.public or (isinstance(visible, frozenset) and table.name not in visible):
+            continue
+        plain = [c.name for c in catalog.tables[table.name].columns if c.name in table.columns]
+        plain = [c for c in plain if table.columns[c].role is ColumnRole.PLAIN]
+        types = {c.name: c.type for c in catalog.tables[table.name].columns}
+        source = (
+            quote_name(table.name.name) if table.name.schema == "public" else f"{table.name.schema}.{quote_name(table.name.name)}"
+        )
+        for x in [c for c in plain if types[c] in _NUMBERS][:1]:
+            yield from (f"SELECT {call.format(x=quote_name(x))} FROM {source}" for call in _OF_NUMBERS)
+        for u in [c for c in plain if types[c] in _TEXTS][:1]:
+            yield from (f"SELECT {call.format(u=quote_name(u))} FROM {source}" for call in _OF_TEXTS)
+
 
 TIMES = (1, 2, 3, 5, 8, 12, 20, 40, 100)
 """Answers that are averaged."""
@@ -67,7 +112,7 @@ def averaging(figures: Sequence[Figure], given: Mapping[Statement, Answers]) -> 
     counts = [f for f in figures if f.statement.shape in ("sum", "count", "declared key")]
     best: tuple[Point, ...] = ()
     for f in counts:
-        found = guesses.averaged(given[f.statement].one, given[f.statement].other, f.epsilon, f.delta, TIMES)
+        found = black_box.averaged(given[f.statement].one, given[f.statement].other, f.epsilon, f.delta, TIMES)
         if max((p.advantage for p in found), default=0) >= max((p.advantage for p in best), default=0):
             best = found
     return Attack("averaging", "one question asked many times, each answer paid for", best) if best else None
@@ -82,8 +127,8 @@ def tracing(figures: Sequence[Figure], given: Mapping[Statement, Answers]) -> At
     for many in sorted({1, 2, 4, 8, len(figures)}):
         if many <= len(figures):
             chosen = [given[f.statement] for f in figures[:many]]
-            sides = (guesses.together([a.one for a in chosen]), guesses.together([a.other for a in chosen]))
-            points += guesses.averaged(*sides, spent[many - 1], deltas[many - 1], (1,))
+            sides = (black_box.together([a.one for a in chosen]), black_box.together([a.other for a in chosen]))
+            points += black_box.averaged(*sides, spent[many - 1], deltas[many - 1], (1,))
     return Attack("tracing", "answers to many different questions, together", tuple(points)) if points else None
 
 
@@ -102,8 +147,8 @@ def differencing(both: Pair, bench: AuditBench, figures: Sequence[Figure], secon
         plans = [bench.bench.planned(s.role, s.sql) for s in asked]
         epsilon = sum(p.loss.epsilon for p in plans if p is not None) / MICRO
         answers = [asyncio.run(ask(both, s, seconds / 2)) for s in asked]
-        sides = [guesses.together(parts) for parts in ([a.one for a in answers], [a.other for a in answers])]
-        points = guesses.averaged(sides[0], sides[1], epsilon, 0.0, TIMES)
+        sides = [black_box.together(parts) for parts in ([a.one for a in answers], [a.other for a in answers])]
+        points = black_box.averaged(sides[0], sides[1], epsilon, 0.0, TIMES)
         return Attack("differencing", f"all rows of {rules.name} less all but one group's", points) if points else None
     return None
 
@@ -112,7 +157,7 @@ def key_probing(figures: Sequence[Figure], given: Mapping[Statement, Answers]) -
     """Which groups are shown: a value that one person alone has, NULL among them."""
     points = []
     for f in figures:
-        if f.delta and (found := guesses.shown_keys(given[f.statement].one, given[f.statement].other, f.epsilon, f.delta)):
+        if f.delta and (found := black_box.shown_keys(given[f.statement].one, given[f.statement].other, f.epsilon, f.delta)):
             points.append(found)
     said = f"{len(points)} statements whose groups have to pass a threshold."
     return (
@@ -160,13 +205,13 @@ def timing(both: Pair, bench: AuditBench, figures: Sequence[Figure], seconds: fl
     if not figures:
         return None
     one, other = asyncio.run(_times(both, figures[0].statement, seconds))
-    if min(len(one), len(other)) < 4 * guesses.FEWEST:
+    if min(len(one), len(other)) < 4 * black_box.FEWEST:
         return None
     half = min(len(one), len(other)) // 2
     edge = (np.median(one[:half]) + np.median(other[:half])) / 2
     slow = bool(np.median(one[:half]) >= np.median(other[:half]))
     right, wrong = ([(t >= float(edge)) is slow for t in given[half:]] for given in (one, other))
-    found = guesses.point(sum(right), len(right), sum(wrong), len(wrong), figures[0].epsilon, figures[0].delta)
+    found = black_box.point(sum(right), len(right), sum(wrong), len(wrong), figures[0].epsilon, figures[0].delta)
     medians = f"{1000 * float(np.median(one)):.1f} ms with, {1000 * float(np.median(other)):.1f} ms without, in the median."
     return Attack(
         "timing", "how long an answer takes", (found,), f"{medians} Told, not judged: nothing is promised of time here.", False

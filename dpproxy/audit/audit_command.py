@@ -15,10 +15,9 @@ import typer
 from rich.console import Console
 
 from dpproxy import __version__
-from dpproxy.audit import attacks, black_box, page, report, self_test, statements, wire
+from dpproxy.audit import attacks, black_box, report, self_test, statements, wire
 from dpproxy.audit.bench import AuditBench, audit_bench
-from dpproxy.audit.black_box import Figure
-from dpproxy.audit.guesses import Attack
+from dpproxy.audit.black_box import Attack, Figure
 from dpproxy.audit.replay import Replayed, replay
 from dpproxy.audit.subject import Subject
 from dpproxy.authoring.progress import bar
@@ -102,7 +101,7 @@ def _asked(bench: AuditBench, replayed: tuple[Replayed, ...], seconds: float) ->
 def _write(found: report.Report, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "audit.json").write_text(report.as_json(found), encoding="utf-8")
-    (directory / "audit.html").write_text(page.page(found), encoding="utf-8")
+    (directory / "audit.html").write_text(report.page(found), encoding="utf-8")
     with (directory / "audit.txt").open("w", encoding="utf-8") as file:
         report.show(found, Console(file=file, width=120))
     print(f"written: {directory}/audit.html, audit.json, audit.txt", file=sys.stderr)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dpproxy.audit.dice import Call
+from dpproxy.audit.door_account import Call
 from dpproxy.audit.subject import Subject
 from dpproxy.ledger.ledger import Charge, ChargeRequest, Ledger
 from dpproxy.mechanisms import release as door

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dpproxy.audit.bench import AuditBench
-from dpproxy.audit.guesses import Attack, Point, point
+from dpproxy.audit.bench import WHOLE, AuditBench, Neighbours
+from dpproxy.audit.black_box import Attack, Point, point
 from dpproxy.audit.hostile_rows import HostileTable, World
-from dpproxy.audit.neighbours import WHOLE, Neighbours
 from dpproxy.audit.replay import values_of
 from dpproxy.engines import literal
 from dpproxy.mechanisms.exact_answers import Int64

@@ -2,7 +2,7 @@
 
 Knows: plans, neighbours, dice. Must not know: how rows are invented, how results are told. Every measurement is one record on the
 whole database, played again on each neighbour (Re:cord-play: Cebere et al. 2026, arXiv 2602.17454):
-- the exact columns, which are what the mechanisms are called with, move by what is claimed at most (`movement`, `choices`);
+- the exact columns, which are what the mechanisms are called with, move by what is claimed at most (`movement`);
 - what is released is those columns with their dice, and nothing else (`door_account`), on each database;
 - so each released cell moves by at most its claimed sensitivity, which is looked at as well;
 - control flow agrees: the same plan on both, the same calls of the dice; a second round, which depends on what the first one
@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.audit import choices, door_account, movement
-from dpproxy.audit.dice import Dice, Roll
+from dpproxy.audit import door_account, movement
+from dpproxy.audit.bench import SAME, WHOLE, Neighbours
+from dpproxy.audit.door_account import Dice, Roll
 from dpproxy.audit.movement import Exactly, Moved
-from dpproxy.audit.neighbours import SAME, WHOLE, Neighbours
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.engines import literal
@@ -161,12 +161,12 @@ class _Run:
             return
         self._told(name, movement.compared(m, before, after, self.moved))
         if m.top is not None:
-            self._told(name, choices.compared_scores(m, m.top, before, after, self.moved))
+            self._told(name, movement.compared_scores(m, m.top, before, after, self.moved))
         else:
             self._told(name, _released_moved(m, released, theirs))
         for s in m.selections:
-            here, there = (choices.points(found[s.query], keys, shared) for found in (whole, tables))
-            self._told(name, choices.compared_points(m, s, here, there, self.moved))
+            here, there = (movement.points(found[s.query], keys, shared) for found in (whole, tables))
+            self._told(name, movement.compared_points(m, s, here, there, self.moved))
 
     def _first(self, m: Measurement, first: FirstRound) -> FoundGroups:
         """The first of two rounds: compared, and recorded. The groups that it finds are those of every replay's second round."""

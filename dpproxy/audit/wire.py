@@ -1,7 +1,7 @@
 """Two proxies as analysts have them, one over the invented rows, one over a neighbour: the same questions to both.
 
 Knows: processes, a PostgreSQL client. Must not know: what answers tell. The policy is changed as for a trial
-(`authoring.variants`): budgets that nothing reaches, every answer measured anew, a user for each role. Two proxies and not
+(`authoring.trials`): budgets that nothing reaches, every answer measured anew, a user for each role. Two proxies and not
 two datasets of one, so that no cache is shared. What is no number in an answer is its code: the error, the columns, where
 NULLs are.
 """
@@ -24,7 +24,7 @@ from dpproxy import postgres_connections
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.events import Outcome
 from dpproxy.audit.subject import Statement
-from dpproxy.authoring.variants import Variant, asker, varied
+from dpproxy.authoring.trials import Variant, asker, varied
 from dpproxy.policy.password import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 

@@ -12,16 +12,16 @@ from dpproxy.late_commands import register
 
 COMMANDS = {
     "init": ("dpproxy.authoring.init_command:init", "Draft a policy from names, types, keys and constraints."),
-    "check": ("dpproxy.authoring.check_command:check", "Print every problem, with its place and what to write instead."),
+    "check": ("dpproxy.authoring.checking:check", "Print every problem, with its place and what to write instead."),
     "test": ("dpproxy.authoring.commands:run_tests", "Hold what a policy says of questions against what tests expect."),
     "diff": ("dpproxy.authoring.commands:diff", "Say what one policy exposes more, or less, than another."),
-    "simulate": ("dpproxy.authoring.simulate_command:simulate", "Ask a year of questions over invented rows."),
-    "explain": ("dpproxy.authoring.explain_command:explain", "Say in plain words what a role can learn."),
+    "simulate": ("dpproxy.authoring.simulation:simulate", "Ask a year of questions over invented rows."),
+    "explain": ("dpproxy.authoring.commands:explain", "Say in plain words what a role can learn."),
     "sample": ("dpproxy.authoring.commands:sample", "Write a small database of the policy's shape, of invented rows."),
-    "from-dbt": ("dpproxy.authoring.dbt_command:from_dbt", "Write the policy that a dbt project's schema files describe."),
-    "password": ("dpproxy.authoring.file_commands:password", "Ask for a password and print the verifier for a policy."),
-    "grants": ("dpproxy.authoring.file_commands:grants", "Print the GRANTs that the backend's role needs, as SQL."),
-    "schema": ("dpproxy.authoring.file_commands:schema", "Print the JSON Schema of policy files, for editors."),
+    "from-dbt": ("dpproxy.authoring.dbt:from_dbt", "Write the policy that a dbt project's schema files describe."),
+    "password": ("dpproxy.authoring.commands:password", "Ask for a password and print the verifier for a policy."),
+    "grants": ("dpproxy.authoring.commands:grants", "Print the GRANTs that the backend's role needs, as SQL."),
+    "schema": ("dpproxy.authoring.commands:schema", "Print the JSON Schema of policy files, for editors."),
 }
 """By name the place of each command, and what it says of itself in the list."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpproxy.authoring.case_results import price
+from dpproxy.authoring.cases import price
 from dpproxy.authoring.exposure import Change, Direction
 from dpproxy.authoring.query_log import Asked
 from dpproxy.review.verdicts import Answered, Bench, Refused, Verdict

@@ -20,7 +20,7 @@ from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
 from dpproxy.policy.problems import START, Code, Problem
-from dpproxy.review.odds import delta
+from dpproxy.review.doubts import delta
 from dpproxy.sql.template import Dialect
 
 FAR = 10

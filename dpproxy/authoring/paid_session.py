@@ -20,8 +20,7 @@ import asyncpg
 
 from dpproxy import postgres_connections
 from dpproxy.authoring.draft import Decisions, Frame, draft
-from dpproxy.authoring.paid_answers import Answer, account, measured
-from dpproxy.authoring.paid_questions import Asked, ends, questions, searching
+from dpproxy.authoring.paid_questions import Answer, Asked, account, ends, measured, questions, searching
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.password import make_verifier

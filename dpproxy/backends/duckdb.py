@@ -3,7 +3,7 @@
 Knows: DuckDB's catalog, types, settings, threads. Must not know: plans, noise, clients. It runs SQL that was generated
 from a checked plan, nothing else; the lock-down is the second wall, for the day the first has a hole: no files, no
 network, no extensions, no writes, no Python variables as tables, no way to change a setting but how
-large an index of groups may be (`group_index`).
+large an index of groups may be (`duckdb_stages`).
 
 Of a path DuckDB hands out the database it has open already, though the file is another by now; a path is resolved first, so
 that no other name helps. So each `DuckDB` is a database in memory of its own, with nothing in it but the file it has attached
@@ -30,12 +30,12 @@ from typing import Any, Generic, TypeVar
 import duckdb
 import pyarrow as pa
 
-from dpproxy.backends import group_index
+from dpproxy.backends import duckdb_stages
 from dpproxy.backends.base import BackendError, Runner, whole_number
 from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
 from dpproxy.backends.duckdb_rows import as_table
-from dpproxy.backends.kept_stages import KeptStages, said
+from dpproxy.backends.duckdb_stages import KeptStages, said
 from dpproxy.mechanisms.exact_answers import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import DuckDBBackend
@@ -353,7 +353,7 @@ def attached(config: DuckDBBackend, spill: Path | None = None, more: Sequence[st
             root.execute(statement)
         set_for_measuring(root)
         root.execute("SET GLOBAL enable_external_access = false")
-        root.execute("SET GLOBAL allowed_configs = ['perfect_ht_threshold']")  # see `group_index`
+        root.execute("SET GLOBAL allowed_configs = ['perfect_ht_threshold']")  # see `duckdb_stages`
         root.execute("SET lock_configuration = true")
     except duckdb.Error:
         root.close()
@@ -364,7 +364,7 @@ def attached(config: DuckDBBackend, spill: Path | None = None, more: Sequence[st
 def set_for_measuring(root: duckdb.DuckDBPyConnection) -> None:
     """Make the settings that generated SQL relies on, of all connections to a database."""
     root.execute("SET GLOBAL TimeZone = 'UTC'")
-    root.execute(f"SET GLOBAL perfect_ht_threshold = {group_index.unit_bits(root, PLACES)}")
+    root.execute(f"SET GLOBAL perfect_ht_threshold = {duckdb_stages.unit_bits(root, PLACES)}")
     known = {name for (name,) in fetched(root, "SELECT name FROM duckdb_optimizers()")}
     root.execute(f"SET GLOBAL disabled_optimizers = '{','.join(n for n in UNSOUND if n in known)}'")
 
@@ -377,5 +377,5 @@ def backend_error(error: duckdb.Error) -> BackendError:
 
 def read(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
     """Return the rows of a measurement's query, which may have an index. Raises duckdb.Error, BackendError."""
-    with group_index.indexing(connection, query, PLACES):
+    with duckdb_stages.indexing(connection, query, PLACES):
         return as_table(connection, query)

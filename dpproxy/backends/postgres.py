@@ -4,10 +4,10 @@ Knows: asyncpg, transactions, COPY, which errors pass by themselves. Must not kn
 generated from a checked plan, nothing else; the role's grants and a read-only transaction are the second wall.
 
 A call, or all calls of a `snapshot`, are one REPEATABLE READ transaction, which sees one committed state of the data, on a
-primary or a standby: `postgres_locks` sees to it that no load is in the middle of it. Results come as COPY in CSV and are read by
-Arrow, column by column. Errors may quote data ("invalid input syntax: 'victim'"), so of those that could, only the SQLSTATE is
-passed on, even to the operator's log. A connection that is lost, or a server that restarts, is tried again a few times: reading
-twice releases nothing twice.
+primary or a standby: `postgres_snapshot` sees to it that no load is in the middle of it. Results come as COPY in CSV and are
+read by Arrow, column by column. Errors may quote data ("invalid input syntax: 'victim'"), so of those that could, only the
+SQLSTATE is passed on, even to the operator's log. A connection that is lost, or a server that restarts, is tried again a few
+times: reading twice releases nothing twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ import pyarrow as pa
 from dpproxy import postgres_connections
 from dpproxy.backends import postgres_catalog as catalogs
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread, whole_number
-from dpproxy.backends.postgres_copy import FORMAT, NULL, read_csv, told_equal
-from dpproxy.backends.postgres_locks import Moved, Whole, planned, reading, whole
+from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Moved, Whole, planned, read_csv, reading, told_equal, whole
 from dpproxy.errors import (
     ADMIN_SHUTDOWN,
     CANNOT_CONNECT_NOW,

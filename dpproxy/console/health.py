@@ -3,7 +3,7 @@
 Knows: HTTP, tokens. Must not know: how a status is made. `/healthz` says that the process answers, `/ready` that it can answer
 statements and what of it cannot; they tell no name, so that a probe needs no token. `/metrics` tells what roles have spent:
 where a token is configured it must be shown (`Authorization: Bearer ...`), and without one the address must be of this machine
-(`access.check_address`). Everything else is 404. Requests are answered in threads of their own, and a connection whose request is
+(`tokens.check_address`). Everything else is 404. Requests are answered in threads of their own, and a connection whose request is
 not whole gives way when too many wait (`http_door`); nothing is read of a request but its first line and headers.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import structlog
 
-from dpproxy.console import access, metrics
+from dpproxy.console import metrics, tokens
 from dpproxy.console.http_door import QUEUE, Door
 from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import Status
@@ -124,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._say(200 if ready else 503, json.dumps(found | policy) + "\n", "application/json")
 
     def _metrics(self) -> None:
-        if not access.shown(self.headers.get("Authorization", ""), self.server.token):
+        if not tokens.shown(self.headers.get("Authorization", ""), self.server.token):
             self._say(401, "show the token: Authorization: Bearer ...\n")
             return
         self._say(200, metrics.page(self.server.statuses()).decode(), "text/plain; version=0.0.4; charset=utf-8")

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from dpproxy import budget_windows as windows
 from dpproxy.budget_windows import Window
-from dpproxy.console import sums
-from dpproxy.console.burn_down import BurnDown, burn_down
+from dpproxy.console import figures
+from dpproxy.console.figures import BurnDown, burn_down
 from dpproxy.console.forms import parted
 from dpproxy.console.source import Source
 from dpproxy.operations.status import Status
@@ -36,7 +36,7 @@ def overview(source: Source, _: Mapping[str, Any]) -> Values:
         "template": "overview.html",
         "statuses": statuses,
         "lines": _burn_downs(source, statuses, now),
-        "reuse": sums.reuse(statuses),
+        "reuse": figures.reuse(statuses),
         "troubles": tuple(troubles(statuses)),
         "sessions": sum(len(status.sessions) for status in statuses),
         "recent": source.recent(8),
@@ -70,9 +70,9 @@ def budgets(source: Source, _: Mapping[str, Any]) -> Values:
         begins = _longest(statuses, dataset, now)
         charges = [charge for charge in source.charges(dataset) if charge.at.timestamp() >= begins]
         tables = (
-            ("role", sums.shares(charges, lambda charge: charge.role)),
-            ("user", sums.shares(charges, lambda charge: charge.user)),
-            ("statement", sums.shares(charges, lambda charge: charge.statement)),
+            ("role", figures.shares(charges, lambda charge: charge.role)),
+            ("user", figures.shares(charges, lambda charge: charge.user)),
+            ("statement", figures.shares(charges, lambda charge: charge.statement)),
         )
         by.append((dataset, begins, len(charges), tables))
     return {"template": "budgets.html", "lines": _burn_downs(source, statuses, now), "by": by, "now": now}
@@ -98,13 +98,13 @@ def answers(source: Source, _: Mapping[str, Any]) -> Values:
         "stored": source.stored(),
         "repeats": source.repeats(SHOWN),
         "now": time.time(),
-        "reuse": sums.reuse(source.statuses()),
+        "reuse": figures.reuse(source.statuses()),
     }
 
 
 def refusals(source: Source, _: Mapping[str, Any]) -> Values:
     """What was refused, to whom and why."""
-    found = sums.refusals(source.recent(REMEMBERED))
+    found = figures.refusals(source.recent(REMEMBERED))
     return {"template": "refusals.html", "refusals": found[:SHOWN]}
 
 

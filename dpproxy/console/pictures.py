@@ -15,8 +15,7 @@ from typing import Any, Final
 from markupsafe import Markup, escape
 
 from dpproxy.amounts import MICRO
-from dpproxy.console.burn_down import BurnDown
-from dpproxy.console.units import moment, percent
+from dpproxy.console.figures import BurnDown, moment, percent
 
 WIDTH: Final = 640
 HEIGHT: Final = 200

@@ -26,7 +26,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dpproxy.console import pages, pictures, units
+from dpproxy.console import figures, pages, pictures
 from dpproxy.console.entrance import Entrance, Session, TooManyGuesses
 from dpproxy.console.forms import joined, request_of
 from dpproxy.console.source import Source
@@ -87,7 +87,8 @@ class _Site:
         self._source, self._entrance, self._cookie, self._secure = source, entrance, cookie, secure
         loader = jinja2.FileSystemLoader(HERE / "templates")
         self._templates = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-        written = (units.epsilon, units.percent, units.moment, units.exactly, units.span, units.megabytes, units.number)
+        amounts = (figures.epsilon, figures.percent, figures.exactly, figures.megabytes, figures.number)
+        written = (*amounts, figures.moment, figures.span)
         self._templates.filters.update({function.__name__: function for function in written})
         self._templates.globals.update(burn_picture=pictures.burn_picture, error_picture=pictures.error_picture, joined=joined)
 

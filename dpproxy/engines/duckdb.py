@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpproxy.engines import duckdb_sums as sums
+from dpproxy.engines import duckdb_sums
 from dpproxy.engines.base import CASTS, Names, named, quote
 from dpproxy.engines.duckdb_functions import FUNCTIONS, snapped
 from dpproxy.engines.duckdb_operations import DuckDBOperations
@@ -172,7 +172,7 @@ class DuckDB(DuckDBOperations):
         if expr.name not in ("sum", "avg") or (expr.args[0].type in INTEGERS and representation(expr.args[0]) == "BIGINT"):
             return None
         (value,) = expr.args
-        return sums.total(expr.name, value, self.number(value, names, "DOUBLE"), distinct, tail)
+        return duckdb_sums.total(expr.name, value, self.number(value, names, "DOUBLE"), distinct, tail)
 
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
         """The test of the usual case comes first: least and greatest cost several times as much.

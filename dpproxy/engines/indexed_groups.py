@@ -1,7 +1,7 @@
 """Which groups of units an engine may index instead of hashing them (`sql.template.INDEXED`).
 
 Knows: nodes, what DuckDB's sums take, how many values keys have. Must not know: how many rows there are, how much memory: that is
-known where it is decided (`backends.group_index`). An index has a cell for each unit and value, whether or not there is such a
+known where it is decided (`backends.duckdb_stages`). An index has a cell for each unit and value, whether or not there is such a
 group: it pays where cells are small and most rows are read.
 """
 

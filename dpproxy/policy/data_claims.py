@@ -17,7 +17,7 @@ well: which rows have one depends on other claims. A unit that is taken away tak
 neighbours are databases in which all claims hold, and whether they hold may be told.
 
 A claim that is a key of the catalog needs no check (`unkept`): the engine refuses what would break it. A new claim is added here
-and nowhere else; who checks, and when, is `serve.claim_checks`.
+and nowhere else; who checks, and when, is `serve.data_checks`.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ until a release says what they want it to say has chosen nothing for others. Tha
 name of every release that is dropped, or could not be kept, is in `gone`, and what it names is measured anew for other roles,
 at their own charge. Nor is another role told when the first one asked: its answer is as old as the day it first saw it.
 
-Several processes may share the tables; `claims` says which of them makes what.
+Several processes may share the tables; `file_tables` says which of them makes what.
 
-With a key, payloads and what was asked are sealed (`reuse.seal`), and so is who has seen them: whoever can write the tables, but
-has no key, can remove answers, and put nothing in their place. The names of answers are digests either way.
+With a key, payloads and what was asked are sealed (`reuse.payload`), and so is who has seen them: whoever can write the
+tables, but has no key, can remove answers, and put nothing in their place. The names of answers are digests either way.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.derivation import derive
 from dpproxy.reuse.file_tables import FileTables
 from dpproxy.reuse.matching import NOWHERE, Asked, Origin, Repeat, StoredRelease, at_the_price, serve
-from dpproxy.reuse.payload import pack, unpack
-from dpproxy.reuse.release_key import ReleaseKey
-from dpproxy.reuse.seal import Sealer, SealError
+from dpproxy.reuse.payload import ReleaseKey, Sealer, SealError, pack, unpack
 from dpproxy.reuse.server_tables import ServerTables
 from dpproxy.reuse.tables import FORMAT, AnswerTables, TablesAway, TablesError
 

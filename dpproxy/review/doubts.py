@@ -7,21 +7,121 @@ are here, each with its reason.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.budget_windows import WINDOWS
+from dpproxy.ledger.ledger import decimal
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import written
 from dpproxy.policy.problems import START, Code, Problem
-from dpproxy.review import hints
-from dpproxy.review.odds import delta, epsilon, odds
 from dpproxy.table_terms import TableName
+
+# What a name says of a column: an identifier, a person's name, free text, a date of birth.
+#
+# Knows: words that people use in schemas. Must not know: data, policies. A hint never decides anything: drafts mark it as a
+# decision their reader owes, and a check warns of it. A name that says nothing (`value`, `name` of a product) gives no hint.
+
+
+_KEY = re.compile(r"(?:^|_)(?:id|ids|key|sk|uuid|guid|code|no|nr|num|number|hash|token)$|(?<=[a-z])(?:Id|ID|Key|key)$|id$")
+_PERSON = re.compile(
+    r"(?:^|_)(?:e_?mail|mail|phone|telephone|mobile|fax|ssn|social_security|passport|iban|license_no|"
+    r"first_?name|last_?name|sur_?name|given_?name|family_?name|full_?name|real_?name|contact_?name|user_?name|maiden_?name|login|"
+    r"address|address_?line_?\d|address\d|street|street_?(?:name|number)|suite_?number|postal_?code|post_?code|zip|zip_?code|"
+    r"birth_?date|date_?of_?birth|dob|ip|ip_?address|password)(?:_|$|\d)",
+    re.IGNORECASE,
+)
+_NAMES_PEOPLE = re.compile(
+    r"(?:^|_)(?:customer|cust|client|person|patient|member|mem|user|student|respondent|subscriber|account|visitor|p)_?(?:id|key|sk|no)s?$",
+    re.IGNORECASE,
+)
+_FREE = re.compile(r"(?:^|_)(?:text|note|notes|comment|comments|remark|remarks|description|body|message|details|memo|bio)$", re.I)
+_PEOPLE = re.compile(
+    r"(?:^|_)(?:customer|client|person|people|patient|member|user|student|respondent|employee|staff|subscriber|voter|account|visitor)"
+    r"s?$",
+    re.IGNORECASE,
+)
+
+
+_DOCUMENT = re.compile(r"(?:^|_)(?:order|ticket|invoice|receipt|booking|bill)_?(?:id|no|nr|num|number|key|sk)$", re.IGNORECASE)
+_UNDONE = re.compile(r"(?:^|_)(?:returns?|refunds?|cancell?ations?|reversals?|credit_?notes?)(?:_|$)", re.IGNORECASE)
+
+
+def key_like(name: str) -> bool:
+    """Return whether a column's name is that of an identifier: it is grouped by and joined on, and never added up."""
+    return _KEY.search(name) is not None
+
+
+def personal(name: str) -> bool:
+    """Return whether a column's name is that of something which names, or finds, one person."""
+    return _PERSON.search(name) is not None
+
+
+def free_text(name: str) -> bool:
+    return _FREE.search(name) is not None
+
+
+def of_people(name: str) -> bool:
+    """Return whether a table's name is that of people."""
+    return _PEOPLE.search(name) is not None
+
+
+def names_people(name: str) -> bool:
+    """Return whether a column's name is that of an identifier of people, in whichever table it is."""
+    return _NAMES_PEOPLE.search(name) is not None
+
+
+def of_document(name: str) -> bool:
+    """Return whether a column's name is that of a document's number: an order's, a ticket's, an invoice's."""
+    return _DOCUMENT.search(name) is not None
+
+
+def undoes(name: str) -> bool:
+    """Return whether a table's name is that of what takes something back: returns, refunds, cancellations."""
+    return _UNDONE.search(name) is not None
+
+
+# Epsilon and delta in words that need no training.
+#
+# Knows: numbers. Must not know: policies. Under epsilon-differential privacy, whoever held it 1 to 1 whether a person is in the
+# data holds it at most e^epsilon to 1 after the answers, whatever else they know. Delta is the chance that this does not hold;
+# times the number of people it is how many may be exposed outright.
+
+
+CERTAIN = 30.0
+"""Epsilon from which on odds are beyond 10,000,000,000,000 to 1: nobody tells that from certainty."""
+
+
+def odds(epsilon_micro: int) -> str:
+    """Return what an epsilon means, as in `22,000 to 1`."""
+    epsilon = epsilon_micro / MICRO
+    if epsilon > CERTAIN:
+        return "certainty"
+    ratio = math.exp(epsilon)
+    return f"{_rounded(ratio)} to 1"
+
+
+def _rounded(ratio: float) -> str:
+    if ratio < 10:
+        return f"{ratio:.1f}"
+    scale = 10 ** (math.floor(math.log10(ratio)) - 1)
+    return f"{round(ratio / scale) * scale:,.0f}"
+
+
+def epsilon(micro: int) -> str:
+    return decimal(micro, MICRO)
+
+
+def delta(atto: int) -> str:
+    return decimal(atto, ATTO)
+
 
 QUERY_EPSILON = 10 * MICRO  # odds of 22,000 to 1 from a single answer
 MONTH_EPSILON = 20 * MICRO  # odds of 480 million to 1
@@ -116,7 +216,7 @@ class _Doubts:
             return False
         shape = self._shape(table.name)
         known = shape.column(column.name) if shape else None
-        return known is None or family(known.type) == "text" or hints.key_like(column.name)
+        return known is None or family(known.type) == "text" or key_like(column.name)
 
     def people(self) -> Iterator[Problem]:
         policy = self.loaded.policy
@@ -153,11 +253,11 @@ class _Doubts:
         hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
         shown = [c.name for c in shape.columns] if shape else list(table.columns)
         unit = self.loaded.policy.unit_column
-        if unit in shown and unit not in hidden and (unit != "id" or hints.of_people(table.name.name)):
+        if unit in shown and unit not in hidden and (unit != "id" or of_people(table.name.name)):
             what = f"public table `{table.name}` has the column `{unit}`, which names a {self.loaded.policy.unit_name} elsewhere"
             yield self._at([place], what, f"give it `unit: {written(unit)}` if its rows are about people", "personal-table")
         for name in shown:
-            if name not in hidden and hints.personal(name):
+            if name not in hidden and personal(name):
                 what = f"public table `{table.name}` shows `{name}` to everybody, a name that columns about people have"
                 yield self._at(
                     [(*place, name), place], what, f"write `{written(name)}: hidden`, unless it is nobody's", "personal-column"
@@ -206,7 +306,7 @@ class _Doubts:
         """Whether a number is an identifier, which nobody adds up: by its name, or by a foreign key."""
         shape = self._shape(table.name)
         keys = shape.foreign_keys if shape is not None else ()
-        return hints.key_like(column.name) or any(column.name in key.columns for key in keys)
+        return key_like(column.name) or any(column.name in key.columns for key in keys)
 
     def _shape(self, name: TableName) -> CatalogTable | None:
         return self.catalog.tables.get(name) if self.catalog is not None else None

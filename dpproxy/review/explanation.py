@@ -13,7 +13,7 @@ from dpproxy.amounts import ATTO
 from dpproxy.policy.check import family
 from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
 from dpproxy.policy.names import quote_name
-from dpproxy.review.odds import delta, epsilon, odds
+from dpproxy.review.doubts import delta, epsilon, odds
 from dpproxy.review.verdicts import Answered, Bench
 
 SHOWN = 12  # columns and values named in a sentence

@@ -2,29 +2,74 @@
 
 Knows: uvicorn, sockets, certificates. Must not know: what the pages show. It is imported by a proxy that is asked for the pages
 alone: a web server takes memory. On an address of this machine it speaks plain HTTP, elsewhere TLS with the server's certificate,
-unless the operator has said that somebody else encrypts. `Options` have been checked (`console.access.check_console`).
+unless the operator has said that somebody else encrypts. `Options` have been checked (`console.tokens.check_console`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import sys
 import threading
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dpproxy.console.access import is_local
 from dpproxy.console.entrance import Entrance
+from dpproxy.console.health import HealthServer
 from dpproxy.console.http_door import AT_A_TIME, PLACES, QUEUE, Door, Listener
 from dpproxy.console.source import Source
-from dpproxy.console.token_file import digests
+from dpproxy.console.tokens import digests, is_local
 from dpproxy.console.web import application
-from dpproxy.serve.console_protocol import protocol_at
+from dpproxy.operations.status import Status
 from dpproxy.serve.options import listening
 from dpproxy.server.tls import TlsFiles
+
+# HTTP connections of the operators' pages, which wait at a door until a request is whole.
+#
+# Knows: uvicorn's protocol and when it has read a request. Must not know: pages, who is let in. Whatever uvicorn does with a
+# request it does here; what is added is that the door hears of it.
+
+
+class ConsoleProtocol(H11Protocol):
+    """Is one connection. `door`: where it was given a place when it was accepted."""
+
+    door: Door
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._waits = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.client is not None:
+            self.door.left(self.client)
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        self._tell()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._tell()
+
+    def _tell(self) -> None:
+        """A reply may also be complete before its request is: then it waits on."""
+        cycle = self.cycle
+        waits = cycle is None or cycle.more_body or cycle.response_complete
+        if self.client is not None and waits != self._waits:
+            self._waits = waits
+            (self.door.answered if waits else self.door.asked)(self.client)
+
+
+def protocol_at(door: Door) -> type[asyncio.Protocol]:
+    """Return the protocol of connections that wait at this door."""
+    return type("ConsoleProtocol", (ConsoleProtocol,), {"door": door})
+
 
 AT_ONCE: Final = 32
 """Whole requests: more are turned away (503)."""
@@ -94,3 +139,32 @@ def _bound(host: str, port: int) -> socket.socket:
     """Raises OSError."""
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
     return socket.create_server(address[:2], family=family, backlog=QUEUE)
+
+
+# Starts what Prometheus and probes ask, and lets its threads ask the loop.
+#
+# Knows: `console.health`, the loop, who knows the status of all processes. Must not know: HTTP. It is imported by a proxy that
+# is asked for metrics alone: Prometheus' library takes memory.
+
+
+PATIENCE: Final = 20.0
+"""Seconds a request may take."""
+
+
+def open_health(
+    address: tuple[str, int], token: str | None, statuses: Callable[[], Coroutine[Any, Any, Sequence[Status]]]
+) -> Callable[[], None]:
+    """Listen, and say where on standard error; return what ends it. Raises ServingError."""
+    host, port = address
+    loop = asyncio.get_running_loop()
+
+    def asked() -> Sequence[Status]:
+        return asyncio.run_coroutine_threadsafe(statuses(), loop).result(PATIENCE)
+
+    def alive() -> None:
+        asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(PATIENCE)
+
+    with listening(f"{host}:{port}"):
+        server = HealthServer(host, port, asked, alive, token)
+    print(f"metrics on {host}:{server.server_port}", file=sys.stderr, flush=True)
+    return server.end

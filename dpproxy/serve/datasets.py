@@ -34,16 +34,15 @@ from dpproxy.policy.problems import PolicyError
 from dpproxy.reuse.data_epoch import (
     Epoch,
     Queried,
+    Refreshed,
     epoch_of,
     epoch_query,
     max_age,
     shape_of,
 )
-from dpproxy.reuse.epoch_refresh import Refreshed
 from dpproxy.reuse.lookup import Reuse
 from dpproxy.reuse.store import AnswerStore
-from dpproxy.serve.claim_checks import live_claims
-from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems, table_access
+from dpproxy.serve.data_checks import beside, checked_catalog, doubts, epoch_problems, live_claims, table_access
 from dpproxy.serve.extracts import open_data
 
 if TYPE_CHECKING:

@@ -252,8 +252,7 @@ class _Teller:
 
 async def _opened(loaded: Loaded, state: Path, source: _Source, copy: Copy) -> Data:
     """Raises BackendError."""
-    from dpproxy.acceleration.extract import Extract
-    from dpproxy.acceleration.extract_tables import held_catalog
+    from dpproxy.acceleration.extract_tables import Extract, held_catalog
     from dpproxy.backends import duckdb
     from dpproxy.limits.engine_seats import share
 

@@ -40,19 +40,15 @@ from dpproxy.policy.load import Loaded
 from dpproxy.private_files import private_folder
 from dpproxy.records.place import PostgresPlace, ledger_key, named, place_of, read_secret
 from dpproxy.records.record import recent
-from dpproxy.reuse.seal import Sealer
+from dpproxy.reuse.payload import Sealer
 from dpproxy.reuse.store import AnswerStore
-from dpproxy.serve.admin_socket import AdminSocket
 from dpproxy.serve.datasets import open_dataset
-from dpproxy.serve.memory import give_back, keep_giving_back
 from dpproxy.serve.neighbours import Neighbours
-from dpproxy.serve.operator import Operator
+from dpproxy.serve.operator import AdminSocket, Operator
 from dpproxy.serve.options import Options, ServingError, listening
-from dpproxy.serve.policy_watch import watched
-from dpproxy.serve.rounds import Rounds
-from dpproxy.serve.secret import lasting_secret
+from dpproxy.serve.runtime import Rounds, give_back, keep_giving_back, lasting_secret
 from dpproxy.serve.self_report import SelfReport
-from dpproxy.serve.served_policies import ServedPolicies
+from dpproxy.serve.served_policies import ServedPolicies, watched
 from dpproxy.serve.service_manager import notify
 from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket, waiting_room
@@ -193,7 +189,7 @@ class Running:
         options = self._options
         if options.metrics is None or (self._neighbours is not None and self._neighbours.number != 1):
             return
-        from dpproxy.serve.health import open_health  # who does not ask for it does not pay for its memory
+        from dpproxy.serve.console_server import open_health  # who does not ask for it does not pay for its memory
 
         statuses = partial(self.operator.statuses, checked=True)
         self._end_health = open_health(options.metrics, options.metrics_token, statuses)

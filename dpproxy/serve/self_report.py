@@ -19,8 +19,8 @@ from typing import Final
 
 import dpproxy
 from dpproxy.answers.dataset import Dataset
-from dpproxy.answers.failures import PLAIN
 from dpproxy.answers.standings import AppliedBudget, applied_budgets, standings
+from dpproxy.answers.statement_end import PLAIN
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import LedgerError, Standing, warnings

@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.failures import internal
+from dpproxy.answers.statement_end import internal
 from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dpproxy.answers.failures import StatementFailed
+from dpproxy.answers.statement_end import StatementFailed
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.session import public_text
 from dpproxy.session.description import describe

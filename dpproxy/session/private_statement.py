@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.failures import StatementFailed, internal
 from dpproxy.answers.question import Literals
-from dpproxy.answers.statement_end import Ending
+from dpproxy.answers.statement_end import Ending, StatementFailed, internal
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_PARAMETER, Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format

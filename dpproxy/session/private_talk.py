@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.answers.failures import StatementFailed
+from dpproxy.answers.statement_end import StatementFailed
 from dpproxy.session.link import Exchange, FacadeLink
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front

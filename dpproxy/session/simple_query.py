@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpproxy.answers.failures import StatementFailed
-from dpproxy.answers.statement_end import Ending
+from dpproxy.answers.statement_end import Ending, StatementFailed
 from dpproxy.errors import Refusal
 from dpproxy.session import public_text, sql_prepare
 from dpproxy.session.encodings import converted

@@ -17,9 +17,8 @@ from typing import Final
 from dpproxy.answers import accuracy_search
 from dpproxy.answers.answering import Answer
 from dpproxy.answers.delivery import deliver, note
-from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.question import Literals, Question
-from dpproxy.answers.statement_end import Ending
+from dpproxy.answers.statement_end import Ending, StatementFailed
 from dpproxy.errors import Refusal
 from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.acceleration.extract import Extract
+from dpproxy.acceleration.extract_tables import Extract
 from dpproxy.backends.base import BackendError
 from dpproxy.facade.copytext import copy_chunks
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable

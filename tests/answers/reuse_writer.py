@@ -26,7 +26,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
 from dpproxy.records.place import place_of
-from dpproxy.reuse.seal import Sealer
+from dpproxy.reuse.payload import Sealer
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.datasets import open_dataset
 

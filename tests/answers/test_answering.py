@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from dpproxy.answers.answering import Answer
-from dpproxy.answers.invented_rows import SIZE
-from dpproxy.answers.preview import preview
+from dpproxy.answers.dataset import SIZE
+from dpproxy.answers.delivery import preview
 from dpproxy.answers.statement_end import ASK_AGAIN, USER, Ending
 from dpproxy.backends.base import BackendError, Locked, Unreadable
 from dpproxy.errors import AFTER_CHARGE, Refusal

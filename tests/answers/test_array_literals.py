@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.answers import array_literals
-from dpproxy.answers.array_literals import array_literal, text_literal
+from dpproxy.answers import answer_parts
+from dpproxy.answers.answer_parts import array_literal, text_literal
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_short_columns_are_written_like_long_ones(values: list[str | int | None]
     column = pa.array(values, pa.string() if any(isinstance(v, str) for v in values) else pa.int64())
     short = array_literal(column)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(array_literals, "SHORT", -1)
+        patch.setattr(answer_parts, "SHORT", -1)
         assert array_literal(column) == short
 
 

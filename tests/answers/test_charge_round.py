@@ -16,8 +16,7 @@ import pytest
 
 from dpproxy.answers.charge_round import AT_THE_LIMIT, FAILED, Asking, Round, Work, total
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.statement_end import USER, Ending
-from dpproxy.answers.time_grid import Grid
+from dpproxy.answers.statement_end import USER, Ending, Grid
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
 from dpproxy.ledger.ledger import Charge, ChargeRequest

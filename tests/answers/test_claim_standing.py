@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from structlog.testing import capture_logs
 
-from dpproxy.answers.claim_standing import EVERY, LATE, LOOKS, SHARE, ClaimStanding, Closure, Closures
+from dpproxy.answers.table_standing import EVERY, LATE, LOOKS, SHARE, ClaimStanding, Closure, Closures
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import Refusal
 from dpproxy.reuse.data_epoch import Named

@@ -19,9 +19,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.reuse.lookup import AnswerLookup
+from dpproxy.reuse.lookup import AnswerLookup, RecentAnswers
 from dpproxy.reuse.matching import Asked
-from dpproxy.reuse.recent import RecentAnswers
 from tests.worlds.town import Client, Town, town
 
 from .pairs import DATA, POLICY, Question, pair

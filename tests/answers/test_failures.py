@@ -6,7 +6,7 @@ import re
 
 from structlog.testing import capture_logs
 
-from dpproxy.answers.failures import StatementFailed, incident, internal
+from dpproxy.answers.statement_end import StatementFailed, incident, internal
 from dpproxy.backends.base import BackendError
 
 

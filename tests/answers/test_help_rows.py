@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.help_rows import help_rows
+from dpproxy.answers.virtual_rows import help_rows
 from dpproxy.ledger.ledger import Ledger
 from dpproxy.table_terms import TableName
 from tests.worlds.scripted import PEOPLE, SHOPS, ScriptedEngine, policy, scripted_dataset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpproxy.answers.invented_rows import SIZE, InventedRows
+from dpproxy.answers.dataset import SIZE, InventedRows
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.model import ColumnPolicy
 from tests.worlds.scripted import PEOPLE, SHOPS, catalog, policy

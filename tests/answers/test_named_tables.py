@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpproxy.answers.named_tables import named_tables
+from dpproxy.answers.public_tables import named_tables
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.statements import split
 from dpproxy.sql.template import Dialect, Param, Template

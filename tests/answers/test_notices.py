@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.answers import notices
+from dpproxy.answers import answering
+from dpproxy.answers.answering import FEW, note, of_values, told_of
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.notices import FEW, note, of_values, told_of
 from dpproxy.ledger.ledger import Standing
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.policy.model import Budget
@@ -81,7 +81,7 @@ async def test_what_is_said_of_an_answer_is_found_out_once(dataset: Dataset, mon
         asked.append(values)
         return "typical error 1 % of n"
 
-    monkeypatch.setattr(notices, "typical_errors_told", errors)
+    monkeypatch.setattr(answering, "typical_errors_told", errors)
     made = plan()
     for _ in range(3):
         assert "typical error 1 % of n" in (await told_of(dataset, asker(dataset), made, VALUES, ZERO, 1)).text
@@ -94,13 +94,13 @@ async def test_what_is_said_of_an_answer_is_found_out_once(dataset: Dataset, mon
 async def test_a_standing_is_read_again_after_a_charge(dataset: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers at no charge come by the thousand; who was charged is told what is left now."""
     read: list[list[str]] = []
-    real = notices.standings
+    real = answering.standings
 
     def reading(ledger: object, name: str, held: object) -> list[Standing]:
         read.append([each.scope for each in held])  # type: ignore[attr-defined]
         return real(ledger, name, held)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(notices, "standings", reading)
+    monkeypatch.setattr(answering, "standings", reading)
     monkeypatch.setattr(dataset.recent_standing, "LIFE", 1e9)
     for charged in (ZERO, ZERO, COST, ZERO):
         await told_of(dataset, asker(dataset), plan(), VALUES, charged, 0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.answer_parts import Source
-from dpproxy.answers.preview import Preview, foretold
+from dpproxy.answers.delivery import Preview, foretold
 from dpproxy.answers.standings import left
 from dpproxy.ledger.ledger import BudgetExhausted, Standing
 from dpproxy.privacy.loss import ZERO, Loss

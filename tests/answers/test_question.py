@@ -6,8 +6,8 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from dpproxy.answers.failures import StatementFailed
 from dpproxy.answers.question import Needless, unrehearsed
+from dpproxy.answers.statement_end import StatementFailed
 from dpproxy.errors import Refusal
 
 from .shop_of_answers import ShopOfAnswers

@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dpproxy.answers.statement_end import ASK_AGAIN, GOES_ON, TIMEOUT, USER, Ending
-from dpproxy.answers.time_grid import Grid
+from dpproxy.answers.statement_end import ASK_AGAIN, GOES_ON, TIMEOUT, USER, Ending, Grid
 from dpproxy.errors import Refusal
 
 ANY_MOMENT = Grid(None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dpproxy.answers import answering
-from dpproxy.answers.table_access import TableAccess
+from dpproxy.answers.table_standing import TableAccess
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
 from dpproxy.table_terms import TableName

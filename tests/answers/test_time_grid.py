@@ -16,9 +16,8 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.answers import answering, time_grid
-from dpproxy.answers.statement_end import TIMEOUT, Ending
-from dpproxy.answers.time_grid import Grid
+from dpproxy.answers import answering, statement_end
+from dpproxy.answers.statement_end import TIMEOUT, Ending, Grid
 from dpproxy.backends.base import BackendError
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_report
@@ -349,7 +348,7 @@ async def test_without_a_grid_all_is_as_soon_as_may_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("now", "wait"), [(100.25, 0.75), (101.0, 0.0), (107.5, 0.5)])
 async def test_points_are_multiples_from_the_beginning(monkeypatch: pytest.MonkeyPatch, now: float, wait: float) -> None:
     clock = [100.0]
-    monkeypatch.setattr(time_grid.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(statement_end.time, "monotonic", lambda: clock[0])
     steps = Grid(1000)
     clock[0] = now
     assert (bool(steps), steps.wait) == (True, wait)

@@ -20,7 +20,7 @@ from dpproxy.ledger.ledger import amounts
 from dpproxy.plan.report import explain
 from dpproxy.policy.model import Bounds, Budget, ColumnPolicy, ColumnRole, TablePolicy, UnitPath, User
 from dpproxy.records.sqlite import SqliteLedger
-from dpproxy.review import odds
+from dpproxy.review import doubts
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from tests.worlds.scripted import PEOPLE, ScriptedEngine, policy, scripted_dataset
 
@@ -118,6 +118,6 @@ def test_notices_tables_explain_and_command_lines_spell_a_delta_alike(delta: int
     assert text is not None
     assert Decimal(text) == Decimal(delta) / ATTO
     assert amounts(MICRO, delta) == f"epsilon 1 and delta {text}"
-    assert odds.delta(delta) == text
+    assert doubts.delta(delta) == text
     charge = {"Epsilon": 1.0, "Delta": float(Fraction(delta, ATTO))}
     assert explain._price(charge) == f"epsilon=1, delta={text}"

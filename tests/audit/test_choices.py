@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dpproxy.audit import choices
+from dpproxy.audit import movement
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.movement import Exactly, Moved
 from dpproxy.audit.planted import MEDIAN
@@ -29,10 +29,10 @@ def test_a_unit_within_its_contributions(median: Measurement) -> None:
     (selection,) = median.selections
     k, most = selection.sensitivity, Moved()
     before, after = {(): {10: 4, 500: 4}}, {(): {10: 4, 500: 4 - k}}
-    assert list(choices.compared_points(median, selection, before, after, most)) == []
+    assert list(movement.compared_points(median, selection, before, after, most)) == []
     assert 0.5 < max(most.parts.values()) <= 1
     sharp = replace(selection, sensitivity=1)
-    told = list(choices.compared_points(median, sharp, before, after, Moved()))
+    told = list(movement.compared_points(median, sharp, before, after, Moved()))
     assert any("contributions" in t for t in told)
     assert any("privacy loss" in t or "apart" in t for t in told)
 
@@ -54,7 +54,7 @@ def test_losses_are_those_of_the_distribution() -> None:
 
     one, other, eta = runs([0, 2]), runs([0, 2, 3]), 0.7
     losses = [math.log(p / q) for p, q in zip(chances(one, eta), chances(other, eta), strict=True)]
-    assert choices.loss_range(one, other, eta) == pytest.approx(max(losses) - min(losses))
+    assert movement.loss_range(one, other, eta) == pytest.approx(max(losses) - min(losses))
 
 
 def test_scores_of_the_highest_groups(small: AuditBench) -> None:
@@ -68,7 +68,7 @@ def test_scores_of_the_highest_groups(small: AuditBench) -> None:
         return Exactly(tuple(range(len(given))), {i: (g,) * width for i, g in enumerate(given)})
 
     def told(*after: int) -> list[str]:
-        return list(choices.compared_scores(m, m.top, scores(9, 8, 7), scores(*after), Moved()))  # type: ignore[arg-type]
+        return list(movement.compared_scores(m, m.top, scores(9, 8, 7), scores(*after), Moved()))  # type: ignore[arg-type]
 
     assert told(9 - linf, 8 - linf, 7) == []
     assert "raises some scores and lowers others" in told(9 - linf, 8 + linf, 7)[0]

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpproxy.audit.confidence import advantage_bound, beta, detectable, epsilon_bound, lower, upper
+from dpproxy.audit.events import advantage_bound, beta, detectable, epsilon_bound, lower, upper
 
 
 def _at_least(events: int, of: int, p: float) -> float:

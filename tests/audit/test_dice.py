@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpproxy.audit.dice import EXTREME, Dice, Roll
+from dpproxy.audit.door_account import EXTREME, Dice, Roll
 
 SCALE = Fraction(20)
 

@@ -12,7 +12,7 @@ import pytest
 from dpproxy.amounts import MICRO
 from dpproxy.audit import door_account
 from dpproxy.audit.bench import AuditBench
-from dpproxy.audit.dice import Dice, Roll
+from dpproxy.audit.door_account import Dice, Roll
 from dpproxy.audit.movement import Exactly
 from dpproxy.audit.planted import NOTES, ORDERS, VISITS
 from dpproxy.audit.self_test import ROLE

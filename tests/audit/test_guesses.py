@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpproxy.audit.confidence import advantage_bound
-from dpproxy.audit.events import Outcome
-from dpproxy.audit.guesses import Attack, averaged, point, shown_keys, together
+from dpproxy.audit.black_box import Attack, averaged, point, shown_keys, together
+from dpproxy.audit.events import Outcome, advantage_bound
 
 
 def _answers(center: float, scale: float, times: int, seed: int) -> list[Outcome]:

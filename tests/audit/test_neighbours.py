@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.audit.bench import AuditBench
-from dpproxy.audit.neighbours import NOBODY, SHUFFLED, WHOLE
+from dpproxy.audit.bench import NOBODY, SHUFFLED, WHOLE, AuditBench
 
 ROWS = "SELECT count(*) AS n, count(DISTINCT pid) AS units, count(*) FILTER (WHERE pid IS NULL) AS of_nobody FROM main.orders"
 

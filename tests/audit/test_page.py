@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
-from dpproxy.audit.black_box import Figure
-from dpproxy.audit.guesses import Attack, Point
-from dpproxy.audit.page import page
+from dpproxy.audit.black_box import Attack, Figure, Point
 from dpproxy.audit.planted import PLANTED
 from dpproxy.audit.replay import Replayed
-from dpproxy.audit.report import Report
+from dpproxy.audit.report import Report, page
 from dpproxy.audit.self_test import Caught
 from dpproxy.audit.subject import Statement
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dpproxy.audit.attacks import probes
 from dpproxy.audit.bench import AuditBench
-from dpproxy.audit.probes import probes
 from dpproxy.review.verdicts import Answered
 
 

@@ -10,7 +10,8 @@ from functools import partial
 
 import pytest
 
-from dpproxy.audit import attacks, black_box, guesses, probes, wire
+from dpproxy.audit import attacks, black_box, wire
+from dpproxy.audit import black_box as guesses
 from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.black_box import figure
 from dpproxy.audit.planted import COUNT, NOTES
@@ -54,7 +55,7 @@ def both(small: AuditBench) -> Iterator[Pair]:
 def test_two_proxies_are_asked_as_an_audit_asks(small: AuditBench, both: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for part in (black_box, attacks):
         monkeypatch.setattr(part, "ask", partial(wire.ask, most=ANSWERS))
-    monkeypatch.setattr(probes, "MOST", 3)
+    monkeypatch.setattr(attacks, "MOST", 3)
     monkeypatch.setattr(attacks, "TIMED", 4 * guesses.FEWEST)
     statements = [Statement(ROLE, COUNT, "count"), Statement(ROLE, NOTES, "undeclared key")]
     replayed = replay(Subject(), small.bench, small.other, small.neighbours, statements)

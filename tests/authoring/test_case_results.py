@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpproxy.authoring.case_results import as_junit, as_text, results, updated
-from dpproxy.authoring.cases import TestFile, read_cases
+from dpproxy.authoring.cases import TestFile, as_junit, as_text, read_cases, results, updated
 from dpproxy.review.verdicts import Bench
 
 COUNT = "SELECT region, count(*) AS n FROM people GROUP BY region"

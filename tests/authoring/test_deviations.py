@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from dpproxy.authoring.deviations import Rows, deviation, missing
+from dpproxy.authoring.trials import Rows, deviation, missing
 
 TRUE = [("a", 2024, 100), ("b", 2024, 200)]
 

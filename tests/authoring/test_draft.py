@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.authoring.draft import Decisions, Frame, candidates, draft, unit_name
-from dpproxy.authoring.paths import Link
-from dpproxy.authoring.schema_facts import Facts
+from dpproxy.authoring.schema_facts import Facts, Link
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.load import read_text

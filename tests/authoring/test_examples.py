@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpproxy.authoring.app import policy_app
-from dpproxy.authoring.case_results import as_text, results
-from dpproxy.authoring.cases import read_cases
+from dpproxy.authoring.cases import as_text, read_cases, results
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.demo_data import STEPS
 from dpproxy.policy.load import load_file

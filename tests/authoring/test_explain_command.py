@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpproxy.authoring.app import policy_app
-from dpproxy.authoring.explain_command import as_html, as_markdown
+from dpproxy.authoring.commands import as_html, as_markdown
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
 from dpproxy.review.explanation import Page, Section

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dpproxy.authoring.init_source import SourceError, describe
+from dpproxy.authoring.init_command import SourceError, describe
 from dpproxy.authoring.schema_facts import Facts
 from dpproxy.table_terms import TableName
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.authoring.paths import Link, bare, called_like, links, own_key, singular
+from dpproxy.authoring.schema_facts import Link, bare, called_like, links, own_key, singular
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.table_terms import TableName
 

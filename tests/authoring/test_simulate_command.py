@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring import simulate_command
+from dpproxy.authoring import simulation
 from dpproxy.authoring.trials import Trial
 from dpproxy.cli import commands
 from dpproxy.policy.problems import PolicyError
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         found.extend(questions)
         return tuple(Trial(0.1, 0.2, 0.3) for _ in questions)
 
-    monkeypatch.setattr(simulate_command, "tried", tried)
+    monkeypatch.setattr(simulation, "tried", tried)
     return found
 
 

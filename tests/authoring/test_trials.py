@@ -9,8 +9,7 @@ import pytest
 
 from dpproxy.authoring import trials
 from dpproxy.authoring.sample_file import write_sample
-from dpproxy.authoring.trials import Question, tried
-from dpproxy.authoring.variants import Variant
+from dpproxy.authoring.trials import Question, Variant, tried
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.facade.sample import Size
 

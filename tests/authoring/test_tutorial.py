@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring import simulate_command
+from dpproxy.authoring import simulation
 from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.trials import Trial
 from dpproxy.policy.password import make_verifier
@@ -45,7 +45,7 @@ def clinic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_command_says_what_the_page_says(clinic: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulate_command, "tried", lambda *_: (Trial(0.1, 0.0, 0.1),))  # has tests of its own
+    monkeypatch.setattr(simulation, "tried", lambda *_: (Trial(0.1, 0.0, 0.1),))  # has tests of its own
     for line, said in commands():
         words = line.split()
         if words[0] == "duckdb":

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.authoring.variants import QUIET, UNREACHED, Variant, asker, varied
+from dpproxy.authoring.trials import QUIET, UNREACHED, Variant, asker, varied
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Bounds, DuckDBBackend, Policy
 from dpproxy.policy.password import make_verifier

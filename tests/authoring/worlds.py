@@ -10,8 +10,7 @@ from typing import Any
 import duckdb
 from ruamel.yaml import YAML
 
-from dpproxy.authoring.checking import Depth, findings
-from dpproxy.authoring.report import line
+from dpproxy.authoring.checking import Depth, findings, line
 from dpproxy.policy.password import make_verifier
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.backends.duckdb import PLACES, DuckDB
-from dpproxy.backends.group_index import MOST_BITS, USUAL_BITS, indexing
+from dpproxy.backends.duckdb_stages import MOST_BITS, USUAL_BITS, indexing
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.sql.template import INDEXED
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 
-from dpproxy.backends.kept_stages import KeptStages, said
+from dpproxy.backends.duckdb_stages import KeptStages, said
 from dpproxy.sql.template import KEPT
 
 BEGIN = "WITH r AS (SELECT i % 3 AS k FROM numbers), g AS (SELECT k, count(*) AS n FROM r GROUP BY k)"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.backends.postgres_copy import NULL, read_csv, told_equal
+from dpproxy.backends.postgres_snapshot import NULL, read_csv, told_equal
 
 
 def test_types_and_nulls() -> None:

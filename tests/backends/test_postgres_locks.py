@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.backends import postgres_locks
+from dpproxy.backends import postgres_snapshot
 from dpproxy.backends.base import BackendError, Locked, Unreadable
 from dpproxy.backends.postgres import Postgres
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable
@@ -153,7 +153,7 @@ async def test_who_stands_behind_a_loader_lets_it_pass(
 ) -> None:
     """A loader comes between the first lock and the second: it waits for the one, and the other stands behind it."""
     truncating: list[asyncio.Future[Any]] = []
-    lock = postgres_locks._briefly
+    lock = postgres_snapshot._briefly
 
     def truncate() -> None:
         with psycopg.connect(server.conninfo()) as loader:
@@ -168,7 +168,7 @@ async def test_who_stands_behind_a_loader_lets_it_pass(
                     await asyncio.sleep(0.02)
         return await lock(connection, locks)
 
-    monkeypatch.setattr(postgres_locks, "_briefly", behind)
+    monkeypatch.setattr(postgres_snapshot, "_briefly", behind)
     assert await measured(backend, "visits") == 20
     await truncating[0]
 
@@ -207,7 +207,7 @@ async def test_a_table_that_only_a_function_reads(backend: Postgres, owner: psyc
 
 
 async def test_patience_ends(backend: Postgres, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_locks.whole, "__defaults__", (0.05, ()))
+    monkeypatch.setattr(postgres_snapshot.whole, "__defaults__", (0.05, ()))
     with owner.transaction():
         owner.execute("LOCK TABLE visits")
         with pytest.raises(Locked, match="55P03"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.console.access import AccessError, check_address, check_console, read_token, shown
+from dpproxy.console.tokens import AccessError, check_address, check_console, read_token, shown
 
 TOKEN = "a token of operators"
 

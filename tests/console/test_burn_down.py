@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from dpproxy.console.burn_down import POINTS, burn_down
+from dpproxy.console.figures import POINTS, burn_down
 from dpproxy.privacy.accountant import Limit, effective_epsilon
 from dpproxy.privacy.loss import ZERO
 from tests.worlds.told_source import charge

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.console.pages import LINKS
-from dpproxy.console.token_file import token_of
+from dpproxy.console.tokens import token_of
 from dpproxy.serve.console_server import ConsoleServer
 from tests.worlds.told_source import ToldSource
 

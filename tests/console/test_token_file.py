@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.console.access import AccessError
-from dpproxy.console.token_file import FILE, FOLDER, SHARED, digest, digests, give, renew, revoke, token_of
+from dpproxy.console.tokens import FILE, FOLDER, SHARED, AccessError, digest, digests, give, renew, revoke, token_of
 
 
 def test_a_token_is_drawn_once(tmp_path: Path) -> None:

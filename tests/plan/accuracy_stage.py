@@ -23,7 +23,7 @@ import psycopg
 import pyarrow as pa
 import shop_world
 
-from dpproxy.answers.array_literals import array_literal
+from dpproxy.answers.answer_parts import array_literal
 from dpproxy.facade.cluster import plain
 from dpproxy.mechanisms import sampler
 from dpproxy.mechanisms.exact_answers import Exact, Int64, Released

@@ -24,7 +24,7 @@ import pyarrow as pa
 import shop_world
 from plan_harness import queries
 
-from dpproxy.answers.array_literals import array_literal
+from dpproxy.answers.answer_parts import array_literal
 from dpproxy.backends.base import Backend
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres

@@ -22,9 +22,8 @@ from postgres_shop import PostgresShop
 from scratch_postgres import Scratch
 
 from dpproxy.acceleration.copy_files import CopyFolder
-from dpproxy.acceleration.extract import Extract
 from dpproxy.acceleration.extract_making import ExtractJob, make
-from dpproxy.acceleration.extract_tables import extract_tables, held_catalog
+from dpproxy.acceleration.extract_tables import Extract, extract_tables, held_catalog
 from dpproxy.backends.postgres import Postgres
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog

@@ -12,7 +12,7 @@ from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file, load_policy
 from dpproxy.policy.model import DuckDBBackend, UnitPath
 from dpproxy.policy.password import make_verifier, parse_verifier
-from dpproxy.serve.claim_checks import broken_claims
+from dpproxy.serve.data_checks import broken_claims
 from dpproxy.table_terms import TableName
 
 ROOT = Path(__file__).resolve().parents[2]

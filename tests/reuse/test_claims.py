@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.reuse.claims import Claims
+from dpproxy.reuse.file_tables import Claims
 from dpproxy.reuse.lookup import InFlight
 
 HOLDER = """
 import sys
 from pathlib import Path
-from dpproxy.reuse.claims import Claims
+from dpproxy.reuse.file_tables import Claims
 claims = Claims(Path(sys.argv[1]))
 print(claims.take(sys.argv[2:]), flush=True)
 sys.stdin.readline()

@@ -8,8 +8,8 @@ import datetime as dt
 import pytest
 
 from dpproxy.backends.base import BackendError
-from dpproxy.reuse import epoch_refresh
-from dpproxy.reuse.epoch_refresh import Refreshed
+from dpproxy.reuse import data_epoch
+from dpproxy.reuse.data_epoch import Refreshed
 
 NOW = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
 
@@ -72,7 +72,7 @@ async def test_what_is_stale_is_not_told() -> None:
     told.heard.clear()
     await told.heard.wait()
     assert await epoch.current(NOW) == "1"
-    epoch._at -= 2 * epoch_refresh.STALE
+    epoch._at -= 2 * data_epoch.STALE
     asking = asyncio.ensure_future(epoch.current(NOW))
     for _ in range(10):
         await asyncio.sleep(0)
@@ -84,7 +84,7 @@ async def test_what_is_stale_is_not_told() -> None:
 
 
 async def test_nobody_asks_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epoch_refresh, "IDLE", 0.05)
+    monkeypatch.setattr(data_epoch, "IDLE", 0.05)
     told = Told()
     epoch = Refreshed(told, every=0.01)
     await epoch.current(NOW)

@@ -14,9 +14,9 @@ import pytest
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.loss import Loss
-from dpproxy.reuse import recent
+from dpproxy.reuse import lookup
+from dpproxy.reuse.lookup import LIFE, MOST, NUMBERS, RecentAnswers, RecentNotices
 from dpproxy.reuse.matching import Asked, StoredRelease
-from dpproxy.reuse.recent import LIFE, MOST, NUMBERS, RecentAnswers, RecentNotices
 from dpproxy.reuse.store import Found
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -37,7 +37,7 @@ def test_who_has_seen_it_may_have_it_again() -> None:
 
 @pytest.mark.parametrize(
     "kept",
-    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=recent.ROWS + 1)],
+    [found("eve"), Found(found("ada").released, None, (NOW,)), found("ada", rows=lookup.ROWS + 1)],
     ids=["of another role", "computed from others", "too large"],
 )
 def test_what_is_not_remembered(kept: Found) -> None:
@@ -75,7 +75,7 @@ def test_it_is_forgotten() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent, "MOST", 3)
+    monkeypatch.setattr(lookup, "MOST", 3)
     memory = RecentAnswers()
     for i in range(5):
         memory.add("ada", replace(ASKED, rows=str(i)), found("ada"), NOW)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
-from dpproxy.reuse.server_claims import ServerClaims
+from dpproxy.reuse.server_tables import ServerClaims
 from dpproxy.reuse.tables import TablesAway
 from tests.worlds.waiting import until
 

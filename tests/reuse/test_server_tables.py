@@ -14,7 +14,7 @@ from scratch_postgres import Scratch
 
 from dpproxy.errors import Refusal
 from dpproxy.reuse import server_tables
-from dpproxy.reuse.seal import Sealer, SealError
+from dpproxy.reuse.payload import Sealer, SealError
 from dpproxy.reuse.server_tables import ServerTables
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.reuse.tables import TablesAway

@@ -18,8 +18,7 @@ from dpproxy.derived_keys import derived
 from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.matching import Asked, Groups, Origin, Repeat, StoredRelease
-from dpproxy.reuse.release_key import ReleaseKey
-from dpproxy.reuse.seal import Sealer, SealError
+from dpproxy.reuse.payload import ReleaseKey, Sealer, SealError
 from dpproxy.reuse.store import _COLUMNS, AnswerStore, Found
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)

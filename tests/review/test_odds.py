@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.review.odds import delta, epsilon, odds
+from dpproxy.review.doubts import delta, epsilon, odds
 
 
 @pytest.mark.parametrize(

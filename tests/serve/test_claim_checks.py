@@ -21,8 +21,7 @@ from dpproxy.policy.load import Loaded, load_file, read_text
 from dpproxy.policy.password import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.serve.claim_checks import broken_claims
-from dpproxy.serve.data_checks import checked_catalog, open_backend
+from dpproxy.serve.data_checks import broken_claims, checked_catalog, open_backend
 from dpproxy.sql.statements import split
 
 ROWS = 3

@@ -10,7 +10,7 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from dpproxy.console.http_door import Door, Peer
-from dpproxy.serve.console_protocol import protocol_at
+from dpproxy.serve.console_server import protocol_at
 
 PEER = ("10.0.0.1", 4711)
 HEAD = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\n"

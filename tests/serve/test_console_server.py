@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.console.http_door import OF_ONE
-from dpproxy.console.token_file import FILE
+from dpproxy.console.tokens import FILE
 from dpproxy.serve.console_server import ConsoleServer, console_tls
 from dpproxy.serve.options import ServingError
 from dpproxy.server.tls import TlsFiles

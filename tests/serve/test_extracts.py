@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from dpproxy.acceleration import copy_process, extract_making
 from dpproxy.acceleration.copy_making import Told
-from dpproxy.acceleration.extract import Extract
+from dpproxy.acceleration.extract_tables import Extract
 from dpproxy.authoring.checking import Depth, findings
 from dpproxy.authoring.workbench import open_workbench
 from dpproxy.backends.base import BackendError

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from dpproxy.operations.status import Status
-from dpproxy.serve.health import open_health
+from dpproxy.serve.console_server import open_health
 from dpproxy.serve.options import ServingError
 from tests.worlds.told_status import STATUS
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpproxy.serve.memory import PAUSE, SPARE, give_back, keep_giving_back, resident
+from dpproxy.serve.runtime import PAUSE, SPARE, give_back, keep_giving_back, resident
 
 
 @pytest.fixture(autouse=True)

@@ -33,8 +33,7 @@ from dpproxy.operations.requests import (
 from dpproxy.operations.status import ReadAgain, Status
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve import operator
-from dpproxy.serve.admin_socket import AdminSocket
-from dpproxy.serve.operator import Operator
+from dpproxy.serve.operator import AdminSocket, Operator
 from dpproxy.serve.self_report import accounts
 from dpproxy.telemetry.statement_event import StatementEvent
 from dpproxy.telemetry.tallies import Tallies

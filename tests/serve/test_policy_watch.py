@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.serve.policy_watch import GONE, watched
+from dpproxy.serve.served_policies import GONE, watched
 
 
 class Ended(Exception):

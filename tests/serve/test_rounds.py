@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.serve.rounds import Rounds
+from dpproxy.serve.runtime import Rounds
 
 
 async def test_the_next_round_to_begin() -> None:

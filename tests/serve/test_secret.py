@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.serve import secret
-from dpproxy.serve.secret import SIZE, lasting_secret
+from dpproxy.serve import runtime
+from dpproxy.serve.runtime import SIZE, lasting_secret
 
 
 def test_it_lasts_and_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -29,13 +29,13 @@ def test_all_who_begin_together_get_the_first_one(tmp_path: Path) -> None:
 
 def test_whoever_comes_second_keeps_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process has kept one between the look and the keeping."""
-    path, real = tmp_path / "key", secret._keep
+    path, real = tmp_path / "key", runtime._keep
 
     def late(where: Path, drawn: bytes, *, anew: bool) -> None:
         path.write_bytes(b"k" * SIZE)
         real(where, drawn, anew=anew)
 
-    monkeypatch.setattr(secret, "_keep", late)
+    monkeypatch.setattr(runtime, "_keep", late)
     assert lasting_secret(path) == b"k" * SIZE
 
 

@@ -27,7 +27,7 @@ from dpproxy.ledger.ledger import Charge
 from dpproxy.records import record
 from dpproxy.records.place import ledger_key
 from dpproxy.records.postgres import PostgresReader
-from dpproxy.reuse.server_claims import ServerClaims
+from dpproxy.reuse.server_tables import ServerClaims
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.town import DATA, POLICY, VERIFIER
 from tests.worlds.waiting import SAFETY
@@ -41,7 +41,7 @@ AWAY: Final = ("57P03", "XX000")
 KEY: Final = b"k" * 32
 HOLDER: Final = """
 import asyncio, sys
-from dpproxy.reuse.server_claims import ServerClaims
+from dpproxy.reuse.server_tables import ServerClaims
 async def main():
     print(await ServerClaims(sys.argv[1]).claim(["a"]), flush=True)
     await asyncio.Event().wait()

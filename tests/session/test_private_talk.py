@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpproxy.answers.failures import StatementFailed
+from dpproxy.answers.statement_end import StatementFailed
 from dpproxy.session.link import Exchange
 from dpproxy.session.private_talk import SCRATCH, PrivateTalk
 from dpproxy.wire import backend as back
