@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -74,6 +76,18 @@ def test_nothing_is_required_of_an_included_file() -> None:
 
 def test_a_key_of_no_part_is_refused() -> None:
     assert [p.what for p in problems(GOOD + "other: 1\n")] == ["unknown key `other` in a policy"]
+
+
+def test_every_key_that_is_declared_is_read() -> None:
+    """A key that is offered and that no reader looks up would be a promise that is not kept."""
+    read = {
+        node.value
+        for path in Path(policy_keys.__file__).parent.glob("*.py")
+        if not path.stem.endswith("_keys")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert [f"{part.name}.{name}" for part, name in KEYS if name not in read] == []
 
 
 def test_one_row_is_enough_for_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
