@@ -6,12 +6,18 @@ Knows: the planner's expressions and SQL's common core. Must not know: policies,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Final
 
 from dpproxy.engines.norm_scaling import Words
+from dpproxy.engines.spelling import Fixed, Operand, filled
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import By, Operation, Refused, constant
+from dpproxy.plan.operations.times import FROM_UTC
+from dpproxy.plan.properties import text_growth
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.effort import step
 from dpproxy.sql.template import Dialect, hole
@@ -32,6 +38,7 @@ from dpproxy.tree.expr import (
     Relation,
     Scalar,
     Win,
+    children,
 )
 from dpproxy.tree.measured import Added, Coding, Counted, Listed
 
@@ -84,6 +91,10 @@ class Engine(ABC):
     """Spells expressions. `subquery` renders a relation as `SELECT exprs FROM ...`; it is set by `render`."""
 
     dialect: Dialect
+    title: str
+    """What people call it."""
+    cut: int
+    """Characters that columns are cut to where longer texts are made of them (`text_growth.CUTS`)."""
     subquery: Subquery
     words = Words()
     fence = ("", "")
@@ -129,8 +140,8 @@ class Engine(ABC):
                 return f"({'NOT ' if negated else ''}EXISTS ({inner}))"
             case Scalar(relation=relation, value=value):
                 return f"({self.subquery(relation, (value,), names)})"
-            case Call(op=op, args=args):
-                return self.call(op, expr, args, names)
+            case Call():
+                return self.call(expr, names)
             case Agg():
                 return self.aggregate(expr, names)
             case Win():
@@ -182,8 +193,75 @@ class Engine(ABC):
     @abstractmethod
     def cast(self, expr: Cast, names: Names) -> str: ...
 
-    @abstractmethod
-    def call(self, op: str, expr: Call, args: tuple[Expr, ...], names: Names) -> str: ...
+    def call(self, call: Call, names: Names) -> str:
+        """Spell an operation by its row of the catalogue. Raises Refusal where this engine has no spelling of it, and for
+        operands of kinds that it does not take."""
+        row = operation(call.op)
+        spelling = getattr(row, self.dialect)
+        if isinstance(spelling, Refused):
+            raise self.lacking(call.op, spelling.why)
+        if not row.accepts([arg.type for arg in call.args], call.type):
+            types = ", ".join(arg.type for arg in call.args)
+            raise Refusal(FEATURE_NOT_SUPPORTED, f"`{call.op}` of {types} as {call.type} is not supported", hint=CASTS)
+        if isinstance(spelling, By):
+            return str(getattr(self, f"spell_{spelling.method}")(call, names, *spelling.parameters))
+        operands = [Operand(partial(self.operand, arg, call, names)) for arg in call.args]
+        return self.guarded(row, call, operands, filled(spelling, operands, lambda: self.type_of(call)))
+
+    def lacking(self, op: str, why: str) -> Refusal:
+        """Return the refusal of an operation without a spelling."""
+        return Refusal(FEATURE_NOT_SUPPORTED, f"`{op}` is not supported over private tables on {self.title}", hint=APART)
+
+    def operand(self, arg: Expr, call: Call, names: Names, form: str) -> str:
+        """Spell an operand in a form that templates of the catalogue ask for.
+
+        Of all engines: as it stands, `c` to be compared with the other, `g` to be put into a longer text, `n` a constant number,
+        `o` as a column, `q` a constant text, `w` as one of the result's type, `y` as a key.
+        """
+        match form:
+            case "":
+                return self.expr(arg, names)
+            case "c":
+                return self.comparable(arg, next((a for a in call.args if a is not arg), arg), names)
+            case "g":
+                return self.grown(arg, names)
+            case "n":
+                return str(int(constant(arg)))
+            case "o":
+                return self.output(arg, names)
+            case "q":
+                return quote(constant(arg))
+            case "w":
+                return self.as_type(arg, call.type, names)
+            case "y":
+                return self.key(arg, names)
+        raise ValueError(f"no operand of the form {form}")
+
+    def guarded(self, row: Operation, call: Call, operands: Sequence[Operand], text: str) -> str:
+        """Spell a filled template so that no operand is too long for it."""
+        return text
+
+    def type_of(self, call: Call) -> str:
+        """Return the engine's type of a result."""
+        raise NotImplementedError
+
+    def of_texts(self, name: str, *texts: str) -> str:
+        """Spell an operation by its template over texts of operands."""
+        return filled(str(getattr(operation(name), self.dialect)), [Fixed(text) for text in texts], str)
+
+    def clocks(self, utc: str, zone: str) -> str:
+        """Spell what a zone's clocks show at a moment of UTC."""
+        return self.of_texts(FROM_UTC, utc, quote(zone))
+
+    def grown(self, expr: Expr, names: Names) -> str:
+        """Spell a part of a longer text: columns, and whatever else may be of any length, are cut."""
+        if isinstance(expr, Lit):
+            return self.as_type(expr, "text", names)
+        if text_growth.leaf(expr):
+            return f"left({self.as_type(expr, 'text', names)}, {self.cut})"
+        if text_growth.grows(expr):
+            return self.expr(expr, names)
+        return f"coalesce({', '.join(self.grown(part, names) for part in children(expr))})"
 
     @abstractmethod
     def aggregate(self, expr: Agg, names: Names) -> str:
@@ -317,22 +395,12 @@ class Engine(ABC):
         body = ", ".join("(" + ", ".join(row) + ")" for row in rows)
         return f"(VALUES {body}) AS {alias}({', '.join(columns)})"
 
-    def _like_of_row(self, word: str, value: str, pattern: str) -> str:
+    def like_of_row(self, word: str, value: str, pattern: str) -> str:
         """LIKE with a pattern of the row: NULL where it ends in its escape character, for which PostgreSQL raises, and where
         it is so long that matching it would take long."""
         escapes = f"length({pattern}) - length(rtrim({pattern}, '\\'))"
         even = f"CASE WHEN length({pattern}) <= {MAX_PATTERN} THEN ({escapes}) % 2 = 0 END"
         return f"(CASE WHEN {even} THEN {value} {word} {pattern} ESCAPE '\\' END)"
-
-    @abstractmethod
-    def _like(self, word: str, args: tuple[Expr, ...], names: Names) -> str:
-        """Spell LIKE or ILIKE of a value, a pattern and, at times, an escape character."""
-
-    def _op_like(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._like("LIKE", args, names)
-
-    def _op_ilike(self, expr: Call, args: tuple[Expr, ...], names: Names) -> str:
-        return self._like("ILIKE", args, names)
 
     def identifier(self, name: str) -> str:
         """Spell a name of a table or column as it is."""

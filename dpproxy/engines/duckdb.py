@@ -15,7 +15,7 @@ from fractions import Fraction
 
 from dpproxy.engines import duckdb_sums
 from dpproxy.engines.base import CASTS, Names, named, quote
-from dpproxy.engines.duckdb_functions import FUNCTIONS, snapped
+from dpproxy.engines.doubles import snapped
 from dpproxy.engines.duckdb_operations import DuckDBOperations
 from dpproxy.engines.duckdb_types import INT64, NARROW_TYPES, TYPES, adds_in_64_bits, one_kind, representation
 from dpproxy.engines.norm_scaling import TURNS, Words
@@ -40,6 +40,7 @@ def _dashed(text: str) -> str:
 
 class DuckDB(DuckDBOperations):
     dialect: Dialect = "duckdb"
+    title = "DuckDB"
     keeps = True
     words = Words(steps=3, small="sum_no_overflow({})", turn=f"CAST(({{}} >> 1) & {2**63 - TURNS} AS BIGINT) + {{}}")
 
@@ -267,7 +268,7 @@ class DuckDB(DuckDBOperations):
 
     def column(self, column: Column, text: str) -> str:
         if column.zone:
-            return FUNCTIONS["from_utc"][1].format(f"timezone('UTC', {text})", quote(column.zone))
+            return self.clocks(f"timezone('UTC', {text})", column.zone)
         # of moments of other precisions: to compare one with a usual one DuckDB makes that one of the finer, and may raise
         return f"TRY_CAST({text} AS TIMESTAMP)" if column.exact.startswith("TIMESTAMP_") else text
 

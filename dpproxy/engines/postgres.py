@@ -19,7 +19,6 @@ from dpproxy.engines import postgres_reach as reach
 from dpproxy.engines import postgres_times as times
 from dpproxy.engines.base import CASTS, Names, quote
 from dpproxy.engines.norm_scaling import EXACT, Words
-from dpproxy.engines.postgres_functions import FUNCTIONS
 from dpproxy.engines.postgres_numbers import number_kind, number_literal
 from dpproxy.engines.postgres_operations import PostgresOperations
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
@@ -45,6 +44,7 @@ _FLAGS = {"min": "bool_and", "max": "bool_or"}  # MIN and MAX of booleans, which
 
 class Postgres(PostgresOperations):
     dialect: Dialect = "postgres"
+    title = "PostgreSQL"
     words = Words(norm=_NORM, once=" MATERIALIZED", steps=6, divided="{} / {}")
     parts = True
     fence = ("WITH fence AS (SELECT) ", "")  # derived tables that begin so are not merged with the query around them
@@ -70,7 +70,7 @@ class Postgres(PostgresOperations):
     def column(self, column: Column, text: str) -> str:
         if column.type == "timestamptz":
             utc = f"timezone('UTC', {text})"
-            return FUNCTIONS["from_utc"][1].format(utc, quote(column.zone)) if column.zone else utc
+            return self.clocks(utc, column.zone) if column.zone else utc
         if column.type not in TEXTS:
             return text
         # texts of two collations cannot be compared: PostgreSQL says so when the first row comes to it

@@ -19,6 +19,8 @@ from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, Ref, Scalar
 
 ARITHMETIC = {"+", "-", "*", "/", "int/", "%", "neg", "abs", "square"}
+HELD = "limit"
+"""The planner's own operation around subqueries: a number held within a power of ten."""
 _CHOICES = {"coalesce", "least", "greatest"}
 _ROUNDING = {"floor", "ceil"}
 
@@ -123,7 +125,7 @@ class Arithmetic:
         if as_ == "bigint":
             return self.number(expr, names, as_), reach.WHOLE
         if isinstance(expr, Scalar):  # guarded inside, or it would run three times
-            inner = Call(expr.value.type, "limit", (expr.value, Lit("int4", str(leaf))))
+            inner = Call(expr.value.type, HELD, (expr.value, Lit("int4", str(leaf))))
             size = Reach(leaf, leaf) if as_ == "float8" else Reach(reach.SCALE, leaf)
             return self._speller.expr(replace(expr, value=inner), names), size
         return reach.guarded(self.number(expr, names, as_), as_, leaf, tiny)

@@ -15,12 +15,9 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 FIRST, LAST = "'0001-01-01'", "'9999-12-31'"
 LAST_STAMP = "'294276-12-31'"
 BACK = 1_700_000  # days that any date from year 1 on can go back: PostgreSQL's calendar begins in 4714 BC
-MAX_SHIFT = 1_000_000  # days of a date shift
-TRUNCATES_FROM = "'4000-01-01 BC'"  # the millennium of an earlier instant begins before the calendar
 
 _FORMATS = {"%Y": "YYYY", "%m": "MM", "%d": "DD", "%H": "HH24", "%M": "MI", "%S": "SS", "%y": "YY", "%b": "Mon",
             "%B": "FMMonth", "%a": "Dy", "%A": "FMDay"}  # fmt: skip
-MONOTONIC = {"year", "isoyear"}  # EXTRACT of these is infinite for an infinite instant; of the others it is NULL
 
 
 def date_to_timestamp(text: str) -> str:
@@ -29,31 +26,19 @@ def date_to_timestamp(text: str) -> str:
 
 
 def part(unit: str, text: str, type_: str) -> str:
-    """Spell a whole-number field of a date, timestamp, time or interval, as bigint."""
+    """Spell a whole-number field of a date, timestamp, time or interval, as bigint: NULL for an infinite instant."""
+    if type_ == "date":
+        return f"EXTRACT({unit} FROM {text})::bigint"
+    value = f"date_part('{unit}', {text})::bigint"
+    return f"(CASE WHEN isfinite({text}) THEN {value} END)" if type_ == "interval" else value
+
+
+def endless_part(unit: str, text: str, type_: str) -> str:
+    """Spell such a field that is infinite for an infinite instant, for which it is to be NULL."""
     if type_ == "date":
         value = f"EXTRACT({unit} FROM {text})::bigint"
-        if unit not in MONOTONIC:
-            return value
         return f"(CASE WHEN {text} BETWEEN '4713-01-01 BC'::date AND {LAST_STAMP}::date THEN {value} END)"
-    value = f"date_part('{unit}', {text})::bigint"
-    if type_ == "interval" or unit in MONOTONIC:
-        return f"(CASE WHEN isfinite({text}) THEN {value} END)"
-    return value
-
-
-def truncated(unit: str, text: str) -> str:
-    """date_trunc; `unit` is a literal's text."""
-    test = f"{text} >= {TRUNCATES_FROM}::timestamp OR {text} = '-infinity'::timestamp"
-    return f"(CASE WHEN {test} THEN date_trunc('{unit}', {text}) END)"
-
-
-def date_shift(sign: str, date: str, days: str) -> str:
-    test = f"{date} BETWEEN {FIRST}::date AND {LAST}::date AND {days} BETWEEN -{MAX_SHIFT} AND {MAX_SHIFT}"
-    return f"(CASE WHEN {test} THEN {date} {sign} {days}::int END)"
-
-
-def date_difference(a: str, b: str) -> str:
-    return f"(CASE WHEN isfinite({a}) AND isfinite({b}) THEN ({a} - {b})::bigint END)"
+    return f"(CASE WHEN isfinite({text}) THEN date_part('{unit}', {text})::bigint END)"
 
 
 def constant_shift(sign: str, stamp: str, interval: str, months: int, days: int, micros: int) -> str:
@@ -74,11 +59,6 @@ def shift(sign: str, stamp: str, interval: str) -> str:
     test = f"{interval} BETWEEN '-4000 years'::interval AND '4000 years'::interval"
     test += f" AND {stamp} BETWEEN {FIRST}::timestamp AND {LAST}::timestamp"
     return f"(CASE WHEN {test} THEN {stamp} {sign} {interval} END)"
-
-
-def difference(a: str, b: str) -> str:
-    tests = " AND ".join(f"{t} BETWEEN {FIRST}::timestamp AND {LAST}::timestamp" for t in (a, b))
-    return f"(CASE WHEN {tests} THEN {a} - {b} END)"
 
 
 def formatted(stamp: str, pattern: str) -> str:

@@ -21,7 +21,7 @@ from fractions import Fraction
 from dpproxy.engines import spark_numbers as numbers
 from dpproxy.engines import spark_times as times
 from dpproxy.engines.base import LIMIT, Names
-from dpproxy.engines.duckdb_functions import snapped
+from dpproxy.engines.doubles import snapped
 from dpproxy.engines.norm_scaling import Words
 from dpproxy.engines.spark_operations import SparkOperations
 from dpproxy.engines.spark_types import (
@@ -52,6 +52,7 @@ _COUNTED = ("ntile", "nth_value", "lag", "lead")
 
 class Spark(SparkOperations):
     dialect: Dialect = "spark"
+    title = "Spark"
     words = Words("DOUBLE", cut="CAST({} AS BIGINT)", floor="({})", added=f"sum(CAST({{}} AS {SUMMAND}))", still=False)
 
     # --- constants and columns

@@ -9,43 +9,24 @@ nothing. Parts of a second are computed from microseconds: Sail's date_trunc rou
 from __future__ import annotations
 
 from dpproxy.engines.spark_types import quote, refused, written
+from dpproxy.plan.operations.units import DAY_MICROS, UNITS
 from dpproxy.sql.types import TIMES
 
 NTZ = "TIMESTAMP_NTZ"
 DAYS = "BETWEEN DATE'0001-01-01' AND DATE'9999-12-31'"
 MOMENTS = "BETWEEN TIMESTAMP_NTZ'0001-01-01 00:00:00' AND TIMESTAMP_NTZ'9999-12-31 23:59:59.999999'"
-DAY = 86_400_000_000  # microseconds
 MOST_MONTHS, MOST_DAYS = 48_000, 1_500_000  # of a constant interval: 4,000 years
 
-_PARTS = {
-    "year": "year({0})", "quarter": "quarter({0})", "month": "month({0})", "day": "day({0})", "doy": "dayofyear({0})",
-    "week": "weekofyear({0})", "dow": "dayofweek({0}) - 1", "isodow": "pmod(dayofweek({0}) + 5, 7) + 1", "hour": "hour({0})",
-    "minute": "minute({0})", "isoyear": "year(date_add(CAST({0} AS DATE), 3 - pmod(dayofweek({0}) + 5, 7)))",
-}  # fmt: skip
-"""`isoyear`: the year of the week's Thursday; Sail lacks YEAROFWEEK, and its weekday() of a Sunday is -1."""
-PARTS = frozenset(_PARTS)
-_CLOCK = {"microseconds": 1, "milliseconds": 1_000, "second": 1_000_000, "minute": 60_000_000, "hour": 3_600_000_000}
 _CALENDAR = {
     "day": "{0}", "week": "date_add({0}, 1 - (pmod(dayofweek({0}) + 5, 7) + 1))", "month": "date_add({0}, 1 - day({0}))",
     "quarter": "add_months(date_add({0}, 1 - day({0})), -((month({0}) - 1) % 3))", "year": "date_add({0}, 1 - dayofyear({0}))",
 }  # fmt: skip
 """The first day of a day's week, month and so on. Sail's date_trunc raises before 1677 and after 2262."""
-_OF_DIFFERENCE = {"day": (1, DAY), "hour": (DAY, _CLOCK["hour"]), "minute": (_CLOCK["hour"], _CLOCK["minute"])}
-_MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_HOUR, _MINUTE = UNITS["hour"].micros, UNITS["minute"].micros
+_OF_DIFFERENCE = {"day": (1, DAY_MICROS), "hour": (DAY_MICROS, _HOUR), "minute": (_HOUR, _MINUTE)}
+_MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+           "December")  # fmt: skip
+_WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _TWO = {"m": "month({0})", "d": "day({0})", "H": "hour({0})", "M": "minute({0})", "S": "second({0})", "y": "year({0}) % 100"}
 
 
@@ -80,8 +61,9 @@ def of_micros(text: str) -> str:
     return f"CAST(timestamp_micros({text}) AS {NTZ})"
 
 
-def part(name: str, text: str, type_: str) -> str:
-    return guarded(text, type_, f"CAST({_PARTS[name].format(text)} AS BIGINT)")
+def part(form: str, text: str, type_: str) -> str:
+    """Spell a field by its template."""
+    return guarded(text, type_, f"CAST({form.format(text)} AS BIGINT)")
 
 
 def epoch(text: str, type_: str) -> str:
@@ -92,7 +74,7 @@ def epoch(text: str, type_: str) -> str:
 
 def second(text: str) -> str:
     """Spell the seconds of the minute, with their fraction, as DOUBLE."""
-    return guarded(text, "timestamp", f"CAST(pmod({micros(text)}, {_CLOCK['minute']}) AS DOUBLE) / 1000000e0")
+    return guarded(text, "timestamp", f"CAST(pmod({micros(text)}, {_MINUTE}) AS DOUBLE) / 1000000e0")
 
 
 def micros_between(later: str, earlier: str) -> str:
@@ -106,7 +88,7 @@ def part_of_difference(name: str, later: str, earlier: str) -> str:
     if name == "epoch":
         return f"(CAST({between} AS DOUBLE) / 1000000e0)"
     if name == "second":
-        return f"(CAST({between} % {_CLOCK['minute']} AS DOUBLE) / 1000000e0)"
+        return f"(CAST({between} % {_MINUTE} AS DOUBLE) / 1000000e0)"
     if name not in _OF_DIFFERENCE:
         raise refused(f"EXTRACT({name}) of an interval")
     above, unit = _OF_DIFFERENCE[name]
@@ -115,8 +97,8 @@ def part_of_difference(name: str, later: str, earlier: str) -> str:
 
 def cut_to(unit: str, text: str) -> str:
     """Spell date_trunc of a moment."""
-    if unit in _CLOCK:
-        body = of_micros(f"{micros(text)} - pmod({micros(text)}, {_CLOCK[unit]})")
+    if unit in UNITS and UNITS[unit].micros:
+        body = of_micros(f"{micros(text)} - pmod({micros(text)}, {UNITS[unit].micros})")
     elif unit in _CALENDAR:
         date = f"CAST({text} AS DATE)"
         body = f"CAST({_CALENDAR[unit].format(date)} AS {NTZ})"
@@ -128,12 +110,6 @@ def cut_to(unit: str, text: str) -> str:
     return guarded(text, "timestamp", body)
 
 
-def day_shift(sign: str, date: str, days: str) -> str:
-    """Spell a date plus days, up to a million of them."""
-    guard = f"{date} {DAYS} AND {days} BETWEEN -1000000 AND 1000000"
-    return f"(CASE WHEN {guard} THEN date_add({date}, CAST({'-' if sign == '-' else ''}({days}) AS INT)) END)"
-
-
 def days_between(later: str, earlier: str) -> str:
     return f"(CASE WHEN {later} {DAYS} AND {earlier} {DAYS} THEN CAST(datediff({later}, {earlier}) AS BIGINT) END)"
 
@@ -141,7 +117,7 @@ def days_between(later: str, earlier: str) -> str:
 def shift(sign: str, stamp: str, interval: str) -> str:
     """Spell a moment plus or minus a constant interval (`months days microseconds`): months first, as PostgreSQL does."""
     months, days, micro = (int(x) if sign == "+" else -int(x) for x in interval.split())
-    if abs(months) > MOST_MONTHS or abs(days) > MOST_DAYS or abs(micro) > MOST_DAYS * DAY:
+    if abs(months) > MOST_MONTHS or abs(days) > MOST_DAYS or abs(micro) > MOST_DAYS * DAY_MICROS:
         raise refused("an interval of more than 4,000 years")
     text = stamp + (f" + INTERVAL '{months}' MONTH" if months else "") + (f" + INTERVAL '{days}' DAY" if days else "")
     if micro:

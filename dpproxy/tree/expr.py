@@ -125,7 +125,7 @@ class Hole(Expr):
 
 @dataclass(frozen=True)
 class Call(Expr):
-    """A call applies an operator or function of the allow-list (`functions.registry.FUNCTIONS`) to arguments."""
+    """A call applies an operation of the catalogue (`plan.operations.catalogue`) to arguments."""
 
     op: str
     args: tuple[Expr, ...]

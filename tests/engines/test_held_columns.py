@@ -21,7 +21,7 @@ def held() -> HeldColumns:
 
 def test_what_is_named_twice_is_one_column() -> None:
     columns = held()
-    more = call("+", ref(AMOUNT), lit("1"))
+    more = call("+", ref(AMOUNT), lit("1"), type_="int4")
     value, names = columns.held(more)
     assert columns.held(more) == (value, names)
     item = columns.where(call(">", ref(AMOUNT), lit("1"), type_="bool"), names[value.column.id])

@@ -6,9 +6,13 @@ import datetime as dt
 from typing import Any
 
 import pytest
+from small_expressions import call, column, ref
 
 from dpproxy.engines import spark_times as times
+from dpproxy.engines.spark import Spark
 from dpproxy.errors import Refusal
+from dpproxy.plan.operations.catalogue import CATALOGUE
+from dpproxy.plan.operations.operation import By
 
 MOMENTS = [
     dt.datetime(y, m, d, 23, 59, 58, us)
@@ -45,10 +49,13 @@ def test_parts(sail_session: Any) -> None:
         "isodow": lambda m: m.isoweekday(), "hour": lambda m: m.hour, "minute": lambda m: m.minute,
         "isoyear": lambda m: m.isocalendar().year,
     }  # fmt: skip
-    assert set(wanted) == times.PARTS
-    found = columns(sail_session, [times.part(name, "x", "timestamp") for name in wanted])
-    for (name, value), column in zip(wanted.items(), found, strict=True):
-        assert column == [value(m) for m in MOMENTS], name
+    rows = [row for row in CATALOGUE.values() if isinstance(row.spark, By) and row.spark.method == "part"]
+    assert set(wanted) == {row.name for row in rows}
+    found = columns(
+        sail_session, [Spark().expr(call(name, ref(column(1, "timestamp")), type_="int8"), {1: "x"}) for name in wanted]
+    )
+    for (name, value), parts in zip(wanted.items(), found, strict=True):
+        assert parts == [value(m) for m in MOMENTS], name
 
 
 def test_cutting(sail_session: Any) -> None:
@@ -67,8 +74,8 @@ def test_cutting(sail_session: Any) -> None:
         return dt.datetime(m.year, m.month if unit == "month" else (m.month - 1) // 3 * 3 + 1 if unit == "quarter" else 1, 1)
 
     units = ["milliseconds", "second", "hour", "week", "month", "quarter", "year", "decade"]
-    for unit, column in zip(units, columns(sail_session, [times.cut_to(u, "x") for u in units]), strict=True):
-        assert column == [cut(m, unit) for m in MOMENTS], unit
+    for unit, starts in zip(units, columns(sail_session, [times.cut_to(u, "x") for u in units]), strict=True):
+        assert starts == [cut(m, unit) for m in MOMENTS], unit
     with pytest.raises(Refusal, match="century"):
         times.cut_to("century", "x")
 
@@ -102,9 +109,9 @@ def test_differences(sail_session: Any) -> None:
 def test_beyond_the_calendar_there_is_nothing(sail_session: Any) -> None:
     far = "date_add(DATE'9999-12-31', 1000)"
     texts = [
-        times.part("year", far, "date"),
+        times.part("year({0})", far, "date"),
         times.moment(far, "date"),
-        times.day_shift("+", far, "1"),
+        Spark().of_texts("date_add", far, "1"),
         times.days_between(far, far),
     ]
     texts += [times.from_numbers("2023", "2", "29"), times.from_epoch("CAST('NaN' AS DOUBLE)"), times.epoch(far, "date")]

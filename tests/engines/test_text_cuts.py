@@ -9,7 +9,7 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.text_cuts import LONG, WIDENING, null_beyond_limit
+from dpproxy.engines.text_cuts import LONG, null_beyond_limit
 from dpproxy.sql.template import Dialect
 from dpproxy.tree.expr import Call, Cast, Expr, Hole
 
@@ -49,7 +49,7 @@ def test_leaves_are_cut(expr: Expr, longest: int, dialect: Dialect, ask_duckdb: 
 
 
 def test_functions_that_widen_are_not_computed_of_long_texts(ask_postgres: Ask) -> None:
-    body = null_beyond_limit("upper", "upper(t)", (A,), ["t"])
+    body = null_beyond_limit("upper(t)", (A,), ["t"])
     assert body == f"(CASE WHEN octet_length(t) <= {LONG} THEN upper(t) END)"
     assert (
         ask_postgres(body.replace("upper(t)", "upper(x)").replace("octet_length(t)", str(LONG + 1)).replace("x", "'x'")) is None
@@ -70,11 +70,14 @@ def test_functions_that_widen_are_not_computed_of_long_texts(ask_postgres: Ask) 
     ],
 )
 def test_what_is_known_to_be_short_is_not_asked(short: Expr) -> None:
-    assert null_beyond_limit("upper", "upper(t)", (short,), ["t"]) == "upper(t)"
+    assert null_beyond_limit("upper(t)", (short,), ["t"]) == "upper(t)"
 
 
 @pytest.mark.parametrize("long", [A, Cast("text", A), text("left", A, lit("3")), text("coalesce", A, B)])
 def test_of_the_rest_it_is(long: Expr) -> None:
-    assert "octet_length" in null_beyond_limit("trim", "trim(t)", (long,), ["t"])
-    assert null_beyond_limit("length", "length(t)", (long,), ["t"]) == "length(t)", "which needs no more room"
-    assert "length" not in WIDENING
+    assert "octet_length" in null_beyond_limit("trim(t)", (long,), ["t"])
+    needing = engine("postgres").expr(text("lower", long), {1: "t", 2: "u"})
+    assert f"<= {LONG}" in needing
+    assert f"<= {LONG}" not in engine("postgres").expr(call("length", long, type_="int4"), {1: "t", 2: "u"}), (
+        "which needs no more room"
+    )

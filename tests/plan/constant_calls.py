@@ -9,7 +9,7 @@ import pytest
 
 from dpproxy.engines import engine
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.plan.functions.registry import called
 from dpproxy.tree.expr import Expr, Lit
 
 Args = tuple[tuple[str, str | None], ...]
@@ -18,7 +18,7 @@ Args = tuple[tuple[str, str | None], ...]
 
 def call(name: str, args: Args) -> Expr:
     """The built expression. Raises Refusal."""
-    return FUNCTIONS[name]([Lit(type_, text) for type_, text in args])
+    return called(name, [Lit(type_, text) for type_, text in args])
 
 
 def ours(expr: Expr, postgres: psycopg.Connection[Any]) -> str | None:

@@ -26,10 +26,11 @@ from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
 from dpproxy.plan.bind.scope import Scope, reading
 from dpproxy.plan.functions import instants, literals, operators, patterns, times
-from dpproxy.plan.functions.constant_times import folded, literal, read_time
+from dpproxy.plan.functions.constant_times import folded, read_time
 from dpproxy.plan.functions.folding import folded_value
 from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
-from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.plan.functions.registry import builder, called
+from dpproxy.plan.operations.constants import literal
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
@@ -152,7 +153,7 @@ class ExprBinder:
         return operators.multiply(op, a, b)
 
     def _pow(self, node: exp.Pow, scope: Scope) -> Expr:
-        return FUNCTIONS["power"]((self._bind(node.this, scope), self._bind(node.expression, scope)))
+        return called("power", (self._bind(node.this, scope), self._bind(node.expression, scope)))
 
     def _neg(self, node: exp.Neg, scope: Scope) -> Expr:
         return operators.negate(self._bind(node.this, scope))
@@ -221,18 +222,18 @@ class ExprBinder:
         if isinstance(start, exp.Literal) and start.is_string and node.args.get("length") is None:
             return patterns.regexp_substring(self._bind(node.this, scope), self._bind(start, scope))
         parts = [node.this, start, node.args.get("length")]
-        return FUNCTIONS["substring"]([self._bind(p, scope) for p in parts if p is not None])
+        return called("substring", [self._bind(p, scope) for p in parts if p is not None])
 
     def _position(self, node: exp.StrPosition, scope: Scope) -> Expr:
-        return FUNCTIONS["strpos"]([self._bind(node.this, scope), self._bind(node.args["substr"], scope)])
+        return called("strpos", [self._bind(node.this, scope), self._bind(node.args["substr"], scope)])
 
     def _trim(self, node: exp.Trim, scope: Scope) -> Expr:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
         parts = [node.this, *([node.expression] if node.expression is not None else [])]
-        return FUNCTIONS[name]([self._bind(p, scope) for p in parts])
+        return called(name, [self._bind(p, scope) for p in parts])
 
     def _if(self, node: exp.If, scope: Scope) -> Expr:
-        return FUNCTIONS["if"]([self._bind(node.args.get(k) or exp.Null(), scope) for k in ("this", "true", "false")])
+        return called("if", [self._bind(node.args.get(k) or exp.Null(), scope) for k in ("this", "true", "false")])
 
     def _paren(self, node: exp.Paren, scope: Scope) -> Expr:
         return self._bind(node.this, scope)
@@ -270,9 +271,9 @@ class ExprBinder:
         if name in forms.CALLS:
             return forms.CALLS[name](self, node.expressions, scope, name)
         if name == "age" and len(node.expressions) == 1:
-            return times.age(self._clock("date"), self._bind(node.expressions[0], scope))
-        builder = FUNCTIONS.get(name)
-        if builder is None:
+            return called(name, [self._clock("date"), self._bind(node.expressions[0], scope)])
+        build = builder(name)
+        if build is None:
             raise Refusal(
                 UNDEFINED_FUNCTION if name not in _KNOWN_UNSAFE else FEATURE_NOT_SUPPORTED,
                 f"function {name}() is not allowed below an aggregate over private rows",
@@ -281,7 +282,7 @@ class ExprBinder:
             )
         args = [self._bind(a, scope) for a in node.expressions]
         zone = self.zone(*args, made=name in ("to_timestamp", "timezone")) if name in instants.ZONED else None
-        return builder(args) if zone is None else instants.ZONED[name](args, zone)
+        return build(args) if zone is None else instants.ZONED[name](args, zone)
 
     def zone(self, *values: Expr, made: bool = False) -> str | None:
         """Return the session's time zone where one of the values is an instant, or one is made; None is UTC."""

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from dpproxy.errors import INVALID_TEXT_REPRESENTATION, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions import instants, literals, numbers, operators, patterns, scalars, texts, times
+from dpproxy.plan.functions import instants, literals, numbers, operators, patterns, plain, scalars, texts, times
 from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.functions.registry import called
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.array_text import array_items
 from dpproxy.sql.dialect import ident, to_sql
@@ -179,7 +180,7 @@ def similar(binder: Binder, node: exp.Binary, scope: Scope) -> Expr:
 
 
 def starts_with(binder: Binder, node: exp.Func, scope: Scope) -> Expr:
-    return scalars.FUNCTIONS["starts_with"]((binder.bind(node.this, scope), binder.bind(node.expression, scope)))
+    return called("starts_with", (binder.bind(node.this, scope), binder.bind(node.expression, scope)))
 
 
 def overlay(binder: Binder, node: exp.Overlay, scope: Scope) -> Expr:
@@ -275,7 +276,7 @@ def _date_trunc(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name: st
     if len(bound) != 3:
         return scalars.date_trunc(bound)
     session = binder.zone(made=True)
-    local = instants.at_time_zone(Cast("timestamptz", times.timestamp(bound[1], "`date_trunc`")), bound[2], session)
+    local = instants.at_time_zone(Cast("timestamptz", plain.timestamp(bound[1], "`date_trunc`")), bound[2], session)
     return instants.at_time_zone(scalars.date_trunc((bound[0], local)), bound[2], session)
 
 

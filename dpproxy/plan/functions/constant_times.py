@@ -10,24 +10,17 @@ time. What is cut to whole days, or to hours or minutes because the analyst says
 
 from __future__ import annotations
 
-import calendar
 import datetime as dt
 import re
-import zoneinfo
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.constants import literal, stamp_of
 from dpproxy.plan.operations.operation import Test
-from dpproxy.plan.operations.units import start_of
 from dpproxy.sql.types import INTEGERS, TIMES
 from dpproxy.tree.expr import Call, Cast, Expr, Lit, rebuilt
 
 _STAMPS = ("timestamp", "timestamptz")
-_MICRO = dt.timedelta(microseconds=1)
-_DAY_MICROS = 86_400 * 10**6
-Interval = tuple[int, int, int]
-"""Months, days, microseconds."""
 
 
 def folded(expr: Expr) -> Expr:
@@ -44,21 +37,6 @@ def _of_literals(expr: Expr) -> bool:
         return expr.text is not None
     parts = expr.args if isinstance(expr, Call) else (expr.arg,) if isinstance(expr, Cast) else ()
     return bool(parts) and all(map(_of_literals, parts))
-
-
-def stamp_of(constant: Expr) -> dt.datetime | None:
-    """Return a constant date (its midnight) or timestamp as a value; None for other expressions."""
-    if not isinstance(constant, Lit) or constant.text is None or constant.type not in TIMES:
-        return None
-    try:
-        return dt.datetime.fromisoformat(constant.text)
-    except ValueError:
-        return None
-
-
-def literal(type_: str, stamp: dt.datetime, *, moving: bool = False) -> Lit:
-    """Write a value as a constant of a type of time."""
-    return Lit(type_, stamp.date().isoformat() if type_ == "date" else stamp.isoformat(sep=" "), moving)
 
 
 _SMALL = {"int2": 2**15, "int4": 2**31, "int8": 2**31, "numeric": 2**31, "float8": 2**31}
@@ -79,136 +57,15 @@ def _of_cast(expr: Cast) -> Expr | None:
 
 def _of_call(expr: Call) -> Expr | None:
     literals = [a for a in expr.args if isinstance(a, Lit)]
-    rule = _RULES.get(expr.op)
-    if rule is None or len(literals) < len(expr.args):
+    row = operation(expr.op)
+    if row.fold is None or len(literals) < len(expr.args):
         return None
     try:
-        found = rule(expr, literals)
+        found = row.fold(expr.type, literals)
     except (ValueError, OverflowError):
         return None
-    moving = any(a.moving for a in literals) and expr.op not in _CUTTING
+    moving = any(a.moving for a in literals) and not row.steady
     return found if found is None or found.moving == moving else replace(found, moving=moving)
-
-
-# --- rules: a call and its literals to a literal
-
-
-def _shifted(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    """A timestamp plus or minus an interval: months first, on the last day where a month is too short, then days, then time."""
-    stamp, span = stamp_of(literals[0]), interval_of(literals[1])
-    if stamp is None or span is None:
-        return None
-    sign = 1 if expr.op == "ts_add" else -1
-    months, days, micros = (sign * part for part in span)
-    return literal(expr.type, _months_later(stamp, months) + dt.timedelta(days=days) + micros * _MICRO)
-
-
-def _months_later(stamp: dt.datetime, months: int) -> dt.datetime:
-    year, month = divmod(stamp.year * 12 + stamp.month - 1 + months, 12)
-    if not 1 <= year <= 9999:
-        raise ValueError(year)
-    return stamp.replace(year=year, month=month + 1, day=min(stamp.day, calendar.monthrange(year, month + 1)[1]))
-
-
-def interval_of(constant: Expr) -> Interval | None:
-    """Return a constant interval's months, days and microseconds."""
-    if not isinstance(constant, Lit) or constant.type != "interval" or constant.text is None:
-        return None
-    months, days, micros = map(int, constant.text.split())
-    return months, days, micros
-
-
-def _day_shifted(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    stamp, days = stamp_of(literals[0]), literals[1]
-    if stamp is None or days.type not in INTEGERS or days.text is None:
-        return None
-    return literal("date", stamp + (1 if expr.op == "date_add" else -1) * dt.timedelta(days=int(days.text)))
-
-
-def _days_between(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    later, earlier = stamp_of(literals[0]), stamp_of(literals[1])
-    return None if later is None or earlier is None else Lit("int4", str((later - earlier).days))
-
-
-def _time_between(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    """Days and a time of less than a day, both of one sign."""
-    later, earlier = stamp_of(literals[0]), stamp_of(literals[1])
-    if later is None or earlier is None:
-        return None
-    micros = (later - earlier) // _MICRO
-    days, rest = divmod(abs(micros), _DAY_MICROS)
-    sign = 1 if micros >= 0 else -1
-    return Lit("interval", f"0 {sign * days} {sign * rest}")
-
-
-def _truncated(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    stamp = stamp_of(literals[1])
-    start = None if stamp is None else start_of(stamp, literals[0].text or "")
-    return None if start is None else literal(expr.type, start)
-
-
-_FIELDS: dict[str, Callable[[dt.datetime], int]] = {
-    "year": lambda t: t.year, "month": lambda t: t.month, "day": lambda t: t.day, "hour": lambda t: t.hour,
-    "minute": lambda t: t.minute, "quarter": lambda t: (t.month + 2) // 3, "dow": lambda t: t.isoweekday() % 7,
-    "isodow": lambda t: t.isoweekday(), "doy": lambda t: t.timetuple().tm_yday, "week": lambda t: t.isocalendar()[1],
-    "isoyear": lambda t: t.isocalendar()[0],
-}  # fmt: skip
-
-
-def _field(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    stamp = stamp_of(literals[0])
-    return None if stamp is None else Lit("int8", str(_FIELDS[expr.op](stamp)))
-
-
-_PRINTED = {"%Y": "{0.year:04}", "%m": "{0.month:02}", "%d": "{0.day:02}", "%H": "{0.hour:02}", "%M": "{0.minute:02}",
-            "%S": "{0.second:02}"}  # fmt: skip
-
-
-def _printed(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    """strftime() of digits; names of months and days are the engine's."""
-    stamp, pattern = stamp_of(literals[0]), literals[1].text or ""
-    for code, form in _PRINTED.items():
-        pattern = pattern.replace(code, form)
-    return None if stamp is None or "%" in pattern else Lit("text", pattern.format(stamp))
-
-
-def _from_utc(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    stamp, zone = stamp_of(literals[0]), zoneinfo.ZoneInfo(literals[1].text or "")
-    return None if stamp is None else literal(expr.type, stamp.replace(tzinfo=dt.UTC).astimezone(zone).replace(tzinfo=None))
-
-
-def _to_utc(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    """What clocks show twice is the second time; what they skip is counted on from the time before."""
-    stamp, zone = stamp_of(literals[0]), zoneinfo.ZoneInfo(literals[1].text or "")
-    if stamp is None:
-        return None
-    first, second = (stamp.replace(tzinfo=zone, fold=fold) for fold in (0, 1))
-    before, after = first.utcoffset(), second.utcoffset()
-    assert before is not None
-    assert after is not None
-    return literal(expr.type, stamp - min(before, after))
-
-
-def _made(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    year, month, day = (int(a.text or "") for a in literals)
-    return literal("date", dt.datetime(year, month, day))
-
-
-def _compared(expr: Call, literals: Sequence[Lit]) -> Lit | None:
-    a, b = map(stamp_of, literals)
-    if a is None or b is None:
-        return None
-    said = {"=": a == b, "<>": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[expr.op]
-    return Lit("bool", "true" if said else "false")
-
-
-_CUTTING = {"trunc_time", *_FIELDS, "strftime", "date_diff", "=", "<>", "<", "<=", ">", ">="}
-"""What is left of a time of day after these is what the analyst asked for, or a truth that seldom changes."""
-_RULES: dict[str, Callable[[Call, Sequence[Lit]], Lit | None]] = {
-    "ts_add": _shifted, "ts_sub": _shifted, "date_add": _day_shifted, "date_sub": _day_shifted, "date_diff": _days_between,
-    "ts_diff": _time_between, "trunc_time": _truncated, "strftime": _printed, "from_utc": _from_utc, "to_utc": _to_utc,
-    "make_date": _made, **dict.fromkeys(_FIELDS, _field), **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), _compared),
-}  # fmt: skip
 
 
 # --- texts read by a format

@@ -9,28 +9,28 @@ constant has to see the number.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation, localcontext
+from decimal import Decimal, InvalidOperation, localcontext
 
+from dpproxy.plan.operations.catalogue import operation
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, arithmetic
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 MAX_DIGITS = 100  # of both constants together
-_EXACT: dict[str, Callable[[Decimal, Decimal], Decimal]] = {"+": Decimal.__add__, "-": Decimal.__sub__, "*": Decimal.__mul__}
 _BELOW = {"int2": Decimal(2**15), "int4": Decimal(2**31), "int8": Decimal(2**63)}
 _LARGEST = Decimal("1e30")  # what the widest exact type of every engine holds, with room for digits after the point
 
 
 def folded_constants(op: str, a: Expr, b: Expr) -> Lit | None:
     """Return the value of an operator over two exact constants; None for others, and where it does not fit their type."""
-    if op not in _EXACT or not isinstance(a, Lit) or not isinstance(b, Lit) or not a.text or not b.text:
+    exact = operation(op).exact
+    if exact is None or not isinstance(a, Lit) or not isinstance(b, Lit) or not a.text or not b.text:
         return None
     type_ = arithmetic(a.type, b.type)
     if type_ not in (*INTEGERS, "numeric") or len(a.text) + len(b.text) > MAX_DIGITS:
         return None
     with localcontext(prec=2 * MAX_DIGITS):
         try:
-            value = _EXACT[op](Decimal(a.text), Decimal(b.text))
+            value = Decimal(exact(Decimal(a.text), Decimal(b.text)))
         except InvalidOperation:
             return None
     if not value.is_finite() or abs(value) >= _BELOW.get(type_, _LARGEST):
@@ -39,16 +39,6 @@ def folded_constants(op: str, a: Expr, b: Expr) -> Lit | None:
 
 
 _DIGITS = 15  # of a number that every engine holds exactly, whatever its type
-_WHOLE: dict[str, Callable[[Decimal], Decimal]] = {
-    "floor": lambda x: x.to_integral_value(ROUND_FLOOR),
-    "ceil": lambda x: x.to_integral_value(ROUND_CEILING),
-    "abs": abs,
-}
-_CHOICES: dict[str, Callable[..., Decimal]] = {"greatest": max, "least": min}
-_TESTS: dict[str, Callable[[Decimal, Decimal], bool]] = {
-    "=": Decimal.__eq__, "<>": Decimal.__ne__, "<": Decimal.__lt__, "<=": Decimal.__le__, ">": Decimal.__gt__,
-    ">=": Decimal.__ge__,
-}  # fmt: skip
 
 
 def folded_value(expr: Expr) -> Expr:
@@ -58,11 +48,9 @@ def folded_value(expr: Expr) -> Expr:
             return Lit(expr.type, str(len(text)))
         case Call(op="reverse", args=(Lit(type="text", text=str(text)),)):
             return Lit("text", text[::-1])
-        case Call(op=op, args=(value,)) if op in _WHOLE and (number := _exact(value)) is not None:
-            return _number(expr, _WHOLE[op](number))
-        case Call(op=op, args=args) if op in _CHOICES:
+        case Call(op=op, args=args) if (exact := operation(op).exact) is not None and (len(args) == 1 or operation(op).chooses):
             numbers = [number for a in args if (number := _exact(a)) is not None]
-            return _number(expr, _CHOICES[op](numbers)) if len(numbers) == len(args) else expr
+            return _number(expr, Decimal(exact(*numbers))) if len(numbers) == len(args) else expr
         case Cast(type=type_, arg=value, length=()) if type_ in NUMBERS and (number := _exact(value)) is not None:
             rounded = type_ in INTEGERS and number != number.to_integral_value()
             return expr if rounded else _number(expr, number)
@@ -91,9 +79,9 @@ def _known_test(test: Expr) -> bool | None:
         case Call(op="and", args=args):
             found = [_known_test(a) for a in args]
             return None if None in found else all(found)
-        case Call(op=op, args=(a, b)) if op in _TESTS:
+        case Call(op=op, args=(a, b)) if (exact := operation(op).exact) is not None:
             left, right = _exact(a), _exact(b)
-            return None if left is None or right is None else _TESTS[op](left, right)
+            return None if left is None or right is None else bool(exact(left, right))
     return None
 
 

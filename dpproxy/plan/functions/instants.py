@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.functions.literals import check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import added, alike, plus
-from dpproxy.plan.functions.scalars import Builder
+from dpproxy.plan.functions.plain import Builder, timestamp
 from dpproxy.plan.functions.time_formats import to_timestamp
-from dpproxy.plan.functions.times import extract, timestamp
+from dpproxy.plan.functions.times import extract
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Span
+from dpproxy.plan.operations.times import FROM_UTC, TO_UTC
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import TIMES
 from dpproxy.tree.expr import Call, Expr, Lit
@@ -31,25 +34,25 @@ def at_time_zone(value: Expr, zone: Expr, session: str | None) -> Expr:
     if value.type not in TIMES:
         raise unsupported(f"AT TIME ZONE of {value.type}", OTHER_TYPE)
     if value.type in ("timestamptz", "date"):  # a date is taken for its midnight, an instant
-        return Call("timestamp", "from_utc", (time_zones.instant(timestamp(value, "AT TIME ZONE"), session), Lit("text", name)))
-    return time_zones.local_time(Call("timestamptz", "to_utc", (timestamp(value, "AT TIME ZONE"), Lit("text", name))), session)
+        return Call("timestamp", FROM_UTC, (time_zones.instant(timestamp(value, "AT TIME ZONE"), session), Lit("text", name)))
+    return time_zones.local_time(Call("timestamptz", TO_UTC, (timestamp(value, "AT TIME ZONE"), Lit("text", name))), session)
 
 
-def shifted_instant(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str | None) -> Expr:
+def shifted_instant(apply: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, zone: str | None) -> Expr:
     """Bind `a + b` or `a - b`, one of them an instant: days and months are added to what the clock shows, hours to the
     instant."""
     if zone is None:
-        return operation(a, b)
-    a, b = (added if operation is plus else alike)(a, b)
+        return apply(a, b)
+    a, b = (added if apply is plus else alike)(a, b)
     if a.type in TIMES and b.type in TIMES:
-        return operation(time_zones.instant(a, zone), time_zones.instant(b, zone))
+        return apply(time_zones.instant(a, zone), time_zones.instant(b, zone))
     moment, span = a, b
     constant = moment if moment.type not in TIMES else span
     if constant.type != "interval":
-        return operation(a, b)
-    if isinstance(constant, Call) and constant.op == "interval_times":
+        return apply(a, b)
+    if isinstance(constant, Call) and operation(constant.op).interval is Span.MULTIPLE:
         constant = constant.args[1]
-    if isinstance(constant, Call) and constant.op == "interval_parts":
+    if isinstance(constant, Call) and operation(constant.op).interval is Span.PARTS:
         raise unsupported("a part of a day, in a time zone,", "SET TimeZone = 'UTC', or add whole numbers of hours.")
     days, hours = _pieces(constant)
     if (days and hours) or not isinstance(constant, Lit):
@@ -57,10 +60,8 @@ def shifted_instant(operation: Callable[[Expr, Expr], Expr], a: Expr, b: Expr, z
             f"an interval of both days and hours, in the time zone {zone},", "Add the days first; or SET TimeZone = 'UTC'."
         )
     if not hours:
-        return operation(moment, span)
-    return time_zones.local_time(
-        operation(*(time_zones.instant(e, zone) if e.type in TIMES else e for e in (moment, span))), zone
-    )
+        return apply(moment, span)
+    return time_zones.local_time(apply(*(time_zones.instant(e, zone) if e.type in TIMES else e for e in (moment, span))), zone)
 
 
 def _pieces(interval: Expr) -> tuple[bool, bool]:

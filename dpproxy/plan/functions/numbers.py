@@ -14,10 +14,10 @@ from itertools import pairwise
 from dpproxy.errors import INVALID_ARGUMENT_FOR_WIDTH_BUCKET, INVALID_PARAMETER_VALUE, Refusal
 from dpproxy.plan.functions.literals import check_count, coerce
 from dpproxy.plan.functions.operators import common_type, compare, multiply, negate, plus
-from dpproxy.plan.functions.scalars import Builder
+from dpproxy.plan.functions.plain import Builder, float_number, number
 from dpproxy.plan.functions.texts import whole_number
 from dpproxy.plan.properties.facts import facts, literal_number
-from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
+from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, common
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
@@ -30,43 +30,21 @@ MAX_DIGITS = 15
 RADIANS_PER_DEGREE = Lit("float8", "0.0174532925199432957692")
 
 
-def _number(value: Expr, what: str) -> Expr:
-    value = coerce(value, "float8")
-    if value.type not in NUMBERS:
-        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
-    return value
-
-
-def _floats(name: str, count: int = 1) -> Builder:
-    """A function of float8."""
-
-    def build(args: Sequence[Expr]) -> Expr:
-        check_count(name, args, count)
-        return Call("float8", name, tuple(_float(a, f"`{name}`") for a in args))
-
-    return build
-
-
-def _float(value: Expr, what: str) -> Expr:
-    value = _number(value, what)
-    return value if value.type == "float8" else Cast("float8", value)
-
-
 def cot(args: Sequence[Expr]) -> Expr:
     """The cotangent; NULL where the tangent is 0."""
     check_count("cot", args, 1)
-    tangent = Call("float8", "tan", (_float(args[0], "`cot`"),))
+    tangent = Call("float8", "tan", (float_number(args[0], "`cot`"),))
     return Case("float8", ((compare("<>", tangent, Lit("float8", "0")), multiply("/", Lit("float8", "1"), tangent)),), None)
 
 
 def radians(args: Sequence[Expr]) -> Expr:
     check_count("radians", args, 1)
-    return multiply("*", _float(args[0], "`radians`"), RADIANS_PER_DEGREE)
+    return multiply("*", float_number(args[0], "`radians`"), RADIANS_PER_DEGREE)
 
 
 def degrees(args: Sequence[Expr]) -> Expr:
     check_count("degrees", args, 1)
-    return multiply("/", _float(args[0], "`degrees`"), RADIANS_PER_DEGREE)
+    return multiply("/", float_number(args[0], "`degrees`"), RADIANS_PER_DEGREE)
 
 
 def constant(expr: Expr, what: str) -> Fraction:
@@ -79,7 +57,7 @@ def constant(expr: Expr, what: str) -> Fraction:
 def width_bucket(args: Sequence[Expr]) -> Expr:
     """width_bucket(x, low, high, count); the form with an array of thresholds is `thresholds`."""
     check_count("width_bucket", args, 4)
-    value, low, high = (_number(a, "`width_bucket`") for a in args[:3])
+    value, low, high = (number(a, "`width_bucket`") for a in args[:3])
     buckets = whole_number(args[3], "the number of buckets")
     if not 0 < buckets <= MAX_BUCKETS:
         raise Refusal(INVALID_ARGUMENT_FOR_WIDTH_BUCKET, f"the number of buckets must be between 1 and {MAX_BUCKETS}")
@@ -121,7 +99,7 @@ def thresholds(value: Expr, bounds: Sequence[Expr]) -> Expr:
 def div(args: Sequence[Expr]) -> Expr:
     """Bind div(), the whole part of a quotient, as numeric."""
     check_count("div", args, 2)
-    a, b = (coerce(_number(x, "`div`"), "numeric") for x in args)
+    a, b = (coerce(number(x, "`div`"), "numeric") for x in args)
     if {a.type, b.type} & set(FLOATS):
         raise unsupported("`div` of floats", "Use trunc(a / b).")
     if a.type in INTEGERS and b.type in INTEGERS:
@@ -133,9 +111,9 @@ def log(args: Sequence[Expr]) -> Expr:
     """Bind log(x), to base 10, and log(base, x)."""
     check_count("log", args, 1, 2)
     if len(args) == 1:
-        value = _number(args[0], "`log`")
+        value = number(args[0], "`log`")
         return Call("numeric" if value.type == "numeric" else "float8", "log", (value,))
-    base, value = (Cast("numeric", _number(a, "`log`")) for a in args)
+    base, value = (Cast("numeric", number(a, "`log`")) for a in args)
     return multiply("/", Call("numeric", "ln", (value,)), Call("numeric", "ln", (base,)))
 
 
@@ -207,7 +185,7 @@ def number_format(value: Expr, form: str) -> Expr | None:
 def _first(args: Sequence[Expr]) -> Expr:
     """A number, the least it can be where it is NULL (`percentile_by_rank`)."""
     check_count(FIRST, args, 1)
-    value = _number(args[0], "a percentile")
+    value = number(args[0], "a percentile")
     known = facts(value)
     if known.bound.lo is None or not known.nullable:
         return value
@@ -221,7 +199,6 @@ def _pi(args: Sequence[Expr]) -> Expr:
 
 
 FUNCTIONS: dict[str, Builder] = {
-    **{name: _floats(name) for name in ("sin", "cos", "tan", "asin", "acos", "atan", "cbrt")},
-    "cot": cot, "atan2": _floats("atan2", 2), "radians": radians, "degrees": degrees, "pi": _pi, "width_bucket": width_bucket,
+    "cot": cot, "radians": radians, "degrees": degrees, "pi": _pi, "width_bucket": width_bucket,
     FIRST: _first, "div": div, "log": log, "num_nulls": _nulls("is_null"), "num_nonnulls": _nulls("is_not_null"),
 }  # fmt: skip

@@ -7,52 +7,18 @@ A builder takes bound arguments and returns an expression; it raises Refusal for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
 from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
+from dpproxy.plan.functions.plain import Builder
+from dpproxy.plan.operations.catalogue import cut_to
 from dpproxy.plan.operations.units import CUT
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
-from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, TIMES
+from dpproxy.sql.types import TEXTS, TIMES
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
-Builder = Callable[[Sequence[Expr]], Expr]
-
 MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
-
-
-def _text(name: str, result: str = "text", kinds: str = "t") -> Builder:
-    """A function over texts: `kinds` has a `t` for each."""
-
-    def build(args: Sequence[Expr]) -> Expr:
-        if len(args) != len(kinds):
-            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
-        bound = [coerce(a, "text") for a in args]
-        for argument in bound:
-            if argument.type not in (*TEXTS, "unknown"):
-                raise unsupported(f"`{name}` of {argument.type}", OTHER_TYPE)
-        return Call(result, name, tuple(bound))
-
-    return build
-
-
-def _numeric(name: str, *, floats: bool = False, keep: bool = True) -> Builder:
-    """A function of one number. `floats`: the result is float8 or numeric; `keep`: whole numbers stay what they are."""
-
-    def build(args: Sequence[Expr]) -> Expr:
-        check_count(name, args, 1)
-        (value,) = args
-        value = coerce(value, "float8")
-        if value.type not in NUMBERS:
-            raise unsupported(f"`{name}` of {value.type}", OTHER_TYPE)
-        type_ = value.type
-        if floats:
-            type_ = "numeric" if type_ == "numeric" else "float8"
-        elif not keep and type_ in INTEGERS:
-            type_ = "float8"
-        return Call(type_, name, (value,))
-
-    return build
 
 
 def _round(name: str) -> Builder:
@@ -97,7 +63,7 @@ def date_trunc(args: Sequence[Expr]) -> Expr:
     if value.type not in TIMES:
         raise unsupported(f"`date_trunc` of {value.type}", OTHER_TYPE)
     result = "timestamp" if value.type == "timestamp" else "timestamptz"
-    return Call(result, "trunc_time", (Lit("text", unit), as_timestamp(value)))
+    return cut_to(result, Lit("text", unit), as_timestamp(value))
 
 
 def _concat(args: Sequence[Expr]) -> Expr:
@@ -171,15 +137,8 @@ def _if(args: Sequence[Expr]) -> Expr:
 
 
 FUNCTIONS: dict[str, Builder] = {
-    "lower": _text("lower"), "upper": _text("upper"), "length": _text("length", "int4"),
-    "char_length": _text("length", "int4"), "character_length": _text("length", "int4"),
     "trim": _trim("trim"), "btrim": _trim("trim"), "ltrim": _trim("ltrim"), "rtrim": _trim("rtrim"),
-    "replace": _text("replace", kinds="ttt"), "reverse": _text("reverse"), "md5": _text("md5"),
-    "strpos": _text("strpos", "int4", "tt"), "starts_with": _text("starts_with", "bool", "tt"),
     "lpad": _pad("lpad"), "rpad": _pad("rpad"), "concat": _concat,
-    "abs": _numeric("abs"), "floor": _numeric("floor", keep=False), "ceil": _numeric("ceil", keep=False),
-    "ceiling": _numeric("ceil", keep=False), "sqrt": _numeric("sqrt", floats=True), "ln": _numeric("ln", floats=True),
-    "log10": _numeric("log", floats=True), "exp": _numeric("exp", floats=True),
     "sign": _sign, "round": _round("round"), "trunc": _round("trunc"), "power": _power, "pow": _power, "mod": _mod,
     "coalesce": _choice("coalesce"), "greatest": _choice("greatest"), "least": _choice("least"), "nullif": _nullif,
     "date_trunc": date_trunc, "date": _date, "if": _if,

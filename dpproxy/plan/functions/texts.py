@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dpproxy.errors import INVALID_PARAMETER_VALUE, PROGRAM_LIMIT_EXCEEDED, SUBSTRING_ERROR, Refusal
 from dpproxy.plan.functions.literals import as_text, coerce, literal_text
 from dpproxy.plan.functions.operators import compare, minus, multiply, plus
-from dpproxy.plan.functions.scalars import Builder, boolean_letter
+from dpproxy.plan.functions.scalars import boolean_letter
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.types import TEXTS
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, walk
@@ -32,15 +32,6 @@ def whole_number(value: Expr, what: str) -> int:
         return int(text)
     except ValueError:
         raise unsupported(f"{what} that is not a whole number") from None
-
-
-def _one(name: str, result: str = "text") -> Builder:
-    def build(args: Sequence[Expr]) -> Expr:
-        if len(args) != 1:
-            raise unsupported(f"`{name}` with {len(args)} arguments", OTHER_ARGUMENTS)
-        return Call(result, name, (as_text(args[0], f"`{name}`"),))
-
-    return build
 
 
 def concat_ws(args: Sequence[Expr]) -> Expr:
@@ -137,6 +128,5 @@ def _mark(mark: Expr) -> Lit:
 
 FUNCTIONS = {
     "concat_ws": concat_ws, "format": formatted, "translate": translate, "overlay": overlay, "repeat": repeat,
-    "chr": character, "initcap": _one("initcap"), "ascii": _one("ascii", "int4"),
-    "octet_length": _one("octet_length", "int4"),
+    "chr": character,
 }  # fmt: skip

@@ -14,8 +14,8 @@ from dpproxy.plan.functions.literals import as_text, check_count, coerce, litera
 from dpproxy.plan.functions.numbers import number_format
 from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.patterns import regex
-from dpproxy.plan.functions.scalars import Builder
-from dpproxy.plan.functions.times import timestamp
+from dpproxy.plan.functions.plain import Builder, timestamp
+from dpproxy.plan.operations.catalogue import cut_to
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.strftime import as_to_char
 from dpproxy.sql.types import NUMBERS, TIMES
@@ -158,7 +158,7 @@ def _week_start(value: Expr) -> Expr:
     """The Monday of an ISO year's week. January 4 is always in the first week; a week 53 too many is the next year's first."""
     year, week = (Call("text", "split_part", (value, Lit("text", "-"), Lit("int4", n))) for n in "12")
     fourth = Cast("timestamp", Call("text", "concat", (year, Lit("text", "-01-04"))))
-    first = Cast("date", Call("timestamp", "trunc_time", (Lit("text", "week"), fourth)))
+    first = Cast("date", cut_to("timestamp", Lit("text", "week"), fourth))
     days = multiply("*", minus(Cast("int4", week), Lit("int4", "1")), Lit("int4", "7"))
     return Case("date", ((regex("regex", value, Lit("text", _WEEK)), plus(first, days)),), None)
 

@@ -20,6 +20,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.operations.times import FROM_UTC, TO_UTC
 from dpproxy.tree.expr import Call, Cast, Column, Expr, Lit, SeriesDomain
 from dpproxy.tree.interval import Interval
 
@@ -86,14 +87,14 @@ def _offsets(zone: str, *seconds: Fraction) -> list[Fraction]:
 
 def local_time(instant_: Expr, zone: str | None) -> Expr:
     """Return an instant, as a timestamp in UTC, as the session's clocks show it."""
-    return instant_ if zone is None else Call("timestamptz", "from_utc", (instant_, Lit("text", zone)))
+    return instant_ if zone is None else Call("timestamptz", FROM_UTC, (instant_, Lit("text", zone)))
 
 
 def instant(value: Expr, zone: str | None) -> Expr:
     """Return, as the instant in UTC, what the session's clocks show (a date: at midnight), as the instant, in UTC."""
     if zone is None:
         return value
-    if isinstance(value, Call) and value.op == "from_utc" and value.args[1] == Lit("text", zone):
+    if isinstance(value, Call) and value.op == FROM_UTC and value.args[1] == Lit("text", zone):
         return value.args[0]
     value = Cast("timestamp", value) if value.type == "date" else value
-    return Call("timestamptz", "to_utc", (value, Lit("text", zone)))
+    return Call("timestamptz", TO_UTC, (value, Lit("text", zone)))

@@ -20,6 +20,8 @@ from dataclasses import replace
 from typing import Literal
 
 from dpproxy.plan.model import LeftOut
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.operation import Nulls
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense, Part
 from dpproxy.plan.properties.narrowing import narrowed_bound
@@ -154,8 +156,10 @@ def _carries(expr: Expr, column: Column, domain: Domain | None, conditions: Sequ
     match expr:
         case Ref(column=found):
             return found.id == column.id and not _kept_out(column, domain, conditions)
-        case Case() | Call(op="coalesce" | "least" | "greatest") if domain is None:
-            return False  # NULL is a group of theirs
+        case Case() if domain is None:
+            return False  # NULL is a group of it
+        case Call(op=op) if domain is None and operation(op).nulls is Nulls.ALL:
+            return False
         case Case(whens=whens, default=default):
             arms = any(_carries(result, column, domain, (*conditions, *conjuncts(test))) for test, result in whens)
             return arms or (default is not None and _carries(default, column, domain, conditions))

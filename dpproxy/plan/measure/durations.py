@@ -19,11 +19,13 @@ from fractions import Fraction
 from functools import reduce
 
 from dpproxy.plan.functions import operators
-from dpproxy.plan.functions.constant_times import interval_of
 from dpproxy.plan.functions.times import extract
 from dpproxy.plan.measure import enclosures
 from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.specs import Measured
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.constants import interval_of
+from dpproxy.plan.operations.operation import Span
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.refusals import unsupported
@@ -132,7 +134,7 @@ def _bound(value: Expr) -> Interval:
             months, days, micros = interval_of(value) or (0, 0, 0)
             number = (30 * months + days) * DAY + Fraction(micros, 10**6)
             return Interval(number, number)
-        case Call(op="ts_diff" | "interval_times"):
+        case Call(op=op) if operation(op).interval in (Span.DIFFERENCE, Span.MULTIPLE):
             return facts(value).bound
         case Ref(column=column):
             return column.lasts

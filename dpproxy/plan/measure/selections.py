@@ -12,9 +12,12 @@ from fractions import Fraction
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, NUMERIC_VALUE_OUT_OF_RANGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
-from dpproxy.plan.functions.constant_times import stamp_of
+from dpproxy.plan.functions.operators import minus
+from dpproxy.plan.functions.times import extract
 from dpproxy.plan.measure import durations
 from dpproxy.plan.measure.specs import SelectionSpec
+from dpproxy.plan.operations.catalogue import operation, unit_cut_to
+from dpproxy.plan.operations.constants import stamp_of
 from dpproxy.plan.operations.units import DAY, UNITS
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import on_grid
@@ -92,19 +95,19 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
 def _time_grid(agg: Agg, value: Expr, bound: Interval, fractions: tuple[Fraction, ...], label: str) -> tuple[SelectionSpec, str]:
     lo, hi = (x.__floor__() for x in bound.ends)
     if value.type == "date":
-        days = Call("int4", "date_diff", (value, Lit("date", "1970-01-01")))
+        days = minus(value, Lit("date", "1970-01-01"))
         return SelectionSpec(
             days, agg.where, label, lo, hi, Fraction(1), fractions
         ), f"DATE '1970-01-01' + CAST(# + ({lo}) AS int4)"
-    seconds, step = Call("float8", "epoch", (value,)), _seconds_step(expanded(value))
+    seconds, step = extract("epoch", value, result="float8"), _seconds_step(expanded(value))
     while max(abs(lo), abs(hi)) // step > MAX_SECONDS:
         step *= 60  # ranges of centuries are chosen from by the minute or hour
     lo, hi = lo // step, -(-hi // step)
     spec = SelectionSpec(seconds, agg.where, label, lo, hi, Fraction(step), fractions)
     text = f"TIMESTAMP '1970-01-01' + (# + ({lo})) * INTERVAL '{step} second'"
     whole = expanded(value)
-    unit = whole.args[0] if isinstance(whole, Call) and whole.op == "trunc_time" else None
-    return spec, f"date_trunc('{unit.text}', {text})" if isinstance(unit, Lit) and _skips_days(unit.text or "") else text
+    unit = unit_cut_to(whole)
+    return spec, f"date_trunc('{unit}', {text})" if unit is not None and _skips_days(unit) else text
 
 
 def _skips_days(unit: str) -> bool:
@@ -126,9 +129,9 @@ def _seconds_step(value: Expr) -> int:
     match value:
         case Cast(arg=arg):
             return _seconds_step(arg) if arg.type in TIMES else 1
-        case Call(op="trunc_time", args=(Lit(text=unit), _)):
-            return _seconds_of(unit or "")
-        case Call(op="coalesce" | "least" | "greatest" | "nullif", args=args):
+        case Call() if (unit := unit_cut_to(value)) is not None:
+            return _seconds_of(unit)
+        case Call(op=op, args=args) if operation(op).chooses:
             return math.gcd(*map(_seconds_step, args))
         case Case(whens=whens, default=default):
             results = [r for _, r in whens] + ([default] if default is not None else [])

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 from dpproxy.plan.operations.logic import LOGIC
 from dpproxy.plan.operations.numbers import NUMBERS
-from dpproxy.plan.operations.operation import Nulls, Operation, Refused
+from dpproxy.plan.operations.operation import Nulls, Operation, Refused, constant
 from dpproxy.plan.operations.texts import TEXTS
-from dpproxy.plan.operations.times import TIMES
+from dpproxy.plan.operations.times import CUT_TO, TIMES
+from dpproxy.tree.expr import Call, Expr
 
 CATALOGUE: dict[str, Operation] = {row.name: row for row in (*LOGIC, *NUMBERS, *TEXTS, *TIMES)}
 
@@ -25,6 +26,21 @@ _UNKNOWN = Operation(
 def operation(name: str) -> Operation:
     """Return the row of an operation; of a name that is none, a row of which nothing is known and that no engine spells."""
     return CATALOGUE.get(name, _UNKNOWN)
+
+
+def cut_to(type_: str, unit: Expr, moment: Expr) -> Call:
+    """Return a moment cut to a unit, a constant."""
+    return Call(type_, CUT_TO, (unit, moment))
+
+
+def unit_cut_to(expr: Expr) -> str | None:
+    """Return the unit that a moment is cut to; None for other expressions."""
+    return constant(expr.args[0]) if isinstance(expr, Call) and operation(expr.op).cuts else None
+
+
+def function(name: str) -> Operation | None:
+    """Return the row of the operation that a function of PostgreSQL is; None for other functions."""
+    return next((row for known, row in functions() if known == name), None)
 
 
 def functions() -> Iterator[tuple[str, Operation]]:

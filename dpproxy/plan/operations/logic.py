@@ -5,7 +5,11 @@ Knows: how each engine writes them. Must not know: where they are used.
 
 from __future__ import annotations
 
-from dpproxy.plan.operations import bounds, lengths
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from dpproxy.plan.operations import bounds, constants, lengths
 from dpproxy.plan.operations.operation import Nulls, Operation, Spelling, Test, by
 from dpproxy.tree import interval as iv
 
@@ -18,10 +22,11 @@ def _test(name: str, form: str, spark: str, takes: str, test: Test) -> Operation
     return Operation(name=name, takes=takes, nulls=Nulls.NEVER, duckdb=form, postgres=form, spark=spark, test=test)
 
 
-def _comparison(sign: str, mirrored: str, test: Test) -> Operation:
+def _comparison(sign: str, mirrored: str, test: Test, of: Callable[[Any, Any], bool]) -> Operation:
     form = f"({{0:c}} {sign} {{1:c}})"
     return Operation(
-        name=sign, takes=_ALIKE, nulls=Nulls.OPERAND, duckdb=form, postgres=form, spark=form, test=test, mirrored=mirrored
+        name=sign, takes=_ALIKE, nulls=Nulls.OPERAND, duckdb=form, postgres=form, spark=form, test=test, mirrored=mirrored,
+        fold=constants.compared(of), steady=True, exact=of,
     )  # fmt: skip
 
 
@@ -40,7 +45,8 @@ def _connective(name: str, word: str) -> Operation:
 
 def _pattern(name: str, word: str) -> Operation:
     return Operation(
-        name=name, takes="ttt?>b", nulls=Nulls.OTHERS, duckdb=by("like", word), postgres=by("like", word), spark=by("like", word),
+        name=name, takes="ttt?>b", nulls=Nulls.OTHERS, duckdb=by("like", word), postgres=by("like", word),
+        spark=by("like", word),
         matches=True, widens=name == "ilike",
     )  # fmt: skip
 
@@ -55,14 +61,15 @@ LOGIC = (
     _connective("and", "AND"),
     _connective("or", "OR"),
     Operation(
-        name="not", takes="b>b", nulls=Nulls.OPERAND, duckdb="(NOT {0})", postgres="(NOT {0})", spark="(NOT {0})", test=Test.LOGIC
+        name="not", takes="b>b", nulls=Nulls.OPERAND, duckdb="(NOT {0})", postgres="(NOT {0})", spark="(NOT {0})",
+        test=Test.LOGIC
     ),
-    _comparison("=", "=", Test.EQUAL),
-    _comparison("<>", "<>", Test.EQUAL),
-    _comparison("<", ">", Test.ORDER),
-    _comparison("<=", ">=", Test.ORDER),
-    _comparison(">", "<", Test.ORDER),
-    _comparison(">=", "<=", Test.ORDER),
+    _comparison("=", "=", Test.EQUAL, operator.eq),
+    _comparison("<>", "<>", Test.EQUAL, operator.ne),
+    _comparison("<", ">", Test.ORDER, operator.lt),
+    _comparison("<=", ">=", Test.ORDER, operator.le),
+    _comparison(">", "<", Test.ORDER, operator.gt),
+    _comparison(">=", "<=", Test.ORDER, operator.ge),
     _distinct("is_distinct", "IS DISTINCT FROM", "({0:c} IS DISTINCT FROM {1:c})", "(NOT ({0:c} <=> {1:c}))"),
     _distinct("is_not_distinct", "IS NOT DISTINCT FROM", by("not_distinct"), "({0:c} <=> {1:c})"),
     _pattern("like", "LIKE"),
@@ -73,11 +80,12 @@ LOGIC = (
     ),
     Operation(
         name="least", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.least, grid=bounds.common_grid, length=lengths.largest,
-        chooses=True, passes_null=True, duckdb="least({all:w|, })", postgres="least({all:w|, })", spark="least({all:w|, })",
+        chooses=True, passes_null=True, exact=min, duckdb="least({all:w|, })", postgres="least({all:w|, })",
+        spark="least({all:w|, })",
     ),
     Operation(
         name="greatest", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.greatest, grid=bounds.common_grid, length=lengths.largest,
-        chooses=True, passes_null=True, duckdb="greatest({all:w|, })", postgres="greatest({all:w|, })",
+        chooses=True, passes_null=True, exact=max, duckdb="greatest({all:w|, })", postgres="greatest({all:w|, })",
         spark="greatest({all:w|, })",
     ),
     Operation(

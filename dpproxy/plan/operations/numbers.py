@@ -6,6 +6,9 @@ Knows: where engines would raise, and what PostgreSQL yields there or NULL. Must
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from dpproxy.plan.operations import bounds, function_bounds
 from dpproxy.plan.operations.operation import BoundRule, Like, Nulls, Operation, Refused, Spelling, by
@@ -19,6 +22,10 @@ _TWO = "ii>i|[in]{2}>n|[inf]{2}>f"
 _FINITE, _POSTGRES_FINITE = "abs({0:f}) < CAST('Infinity' AS DOUBLE)", "abs({0:f}) < 'Infinity'::float8"
 
 
+def _rounded_by(rounding: str) -> Callable[[Decimal], Decimal]:
+    return lambda x: x.to_integral_value(rounding)
+
+
 def _arithmetic(name: str, takes: str, bound: BoundRule, **more: object) -> Operation:
     spelling = by("arithmetic")
     nulls = more.pop("nulls", Nulls.OPERAND)
@@ -28,7 +35,8 @@ def _arithmetic(name: str, takes: str, bound: BoundRule, **more: object) -> Oper
 def _real(name: str, duckdb: Spelling, postgres: Spelling, spark: Spelling = _LAST_DIGIT, **more: object) -> Operation:
     """A function of one number: numeric of numeric, else float8."""
     return Operation(
-        name=name, takes=_REAL, nulls=Nulls.OTHERS, duckdb=duckdb, postgres=postgres, spark=spark, operands="r", result=Like.REAL,
+        name=name, takes=_REAL, nulls=Nulls.OTHERS, duckdb=duckdb, postgres=postgres, spark=spark, operands="r",
+        result=Like.REAL,
         **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -36,7 +44,8 @@ def _real(name: str, duckdb: Spelling, postgres: Spelling, spark: Spelling = _LA
 def _angle(name: str, duckdb: str, postgres: str, bound: BoundRule | None = None, nulls: Nulls = Nulls.OTHERS) -> Operation:
     """A function of float8."""
     return Operation(
-        name=name, takes="f>f", nulls=nulls, bound=bound, duckdb=duckdb, postgres=postgres, spark=_LAST_DIGIT, functions=(name,),
+        name=name, takes="f>f", nulls=nulls, bound=bound, duckdb=duckdb, postgres=postgres, spark=_LAST_DIGIT,
+        functions=(name,),
         operands="f", result="float8",
     )  # fmt: skip
 
@@ -77,41 +86,47 @@ def _bucket(name: str, takes: str, place: str, postgres: str) -> Operation:
 
 
 NUMBERS = (
-    _arithmetic("+", _TWO, bounds.sums, grid=bounds.common_grid),
-    _arithmetic("-", _TWO, bounds.differences, grid=bounds.common_grid),
-    _arithmetic("*", _TWO, bounds.products, grid=bounds.product_of_grids),
+    _arithmetic("+", _TWO, bounds.sums, exact=operator.add, grid=bounds.common_grid),
+    _arithmetic("-", _TWO, bounds.differences, exact=operator.sub, grid=bounds.common_grid),
+    _arithmetic("*", _TWO, bounds.products, exact=operator.mul, grid=bounds.product_of_grids),
     _arithmetic("/", "[in]{2}>n|[inf]{2}>f", bounds.quotients, form=bounds.stepped_quotients, nulls=Nulls.DIVISOR),
     _arithmetic("int/", "ii>i", bounds.whole_quotients, grid=bounds.whole, dense=True, nulls=Nulls.DIVISOR),
     _arithmetic("%", "ii>i|[in]{2}>n", bounds.remainders, dense=True, nulls=Nulls.DIVISOR),
     _arithmetic("neg", _ANY, lambda p: iv.negate(p[0]), grid=bounds.grid_of_first),
     _arithmetic(
-        "abs", _ANY, lambda p: iv.absolute(p[0]), grid=bounds.grid_of_first, functions=("abs",), operands="r", result=Like.OPERAND
+        "abs", _ANY, lambda p: iv.absolute(p[0]), grid=bounds.grid_of_first, exact=abs, functions=("abs",), operands="r",
+        result=Like.OPERAND
     ),
     Operation(
         name="square", takes="[inf]>f", nulls=Nulls.OPERAND, bound=bounds.squares, duckdb="({0:f} * {0:f})",
         postgres=by("arithmetic"), spark="({0:f} * {0:f})",
     ),
     Operation(
-        name="floor", takes=_REAL, nulls=Nulls.OPERAND, bound=lambda p: iv.floor(p[0]), grid=bounds.whole, dense=True,
-        duckdb=by("arithmetic"), postgres="floor({0:k})", spark=by("floor"), functions=("floor",), operands="r",
+        name="floor", takes=_REAL, nulls=Nulls.OPERAND, exact=_rounded_by(ROUND_FLOOR), bound=lambda p: iv.floor(p[0]),
+        grid=bounds.whole, dense=True,
+        duckdb=by("arithmetic"), postgres="floor({0:k})", spark=by("number", "floor"), functions=("floor",), operands="r",
         result=Like.FRACTION,
     ),
     Operation(
-        name="ceil", takes=_REAL, nulls=Nulls.OPERAND, bound=lambda p: iv.ceiling(p[0]), grid=bounds.whole, dense=True,
-        duckdb=by("arithmetic"), postgres="ceil({0:k})", spark=by("ceiling"), functions=("ceil", "ceiling"), operands="r",
+        name="ceil", takes=_REAL, nulls=Nulls.OPERAND, exact=_rounded_by(ROUND_CEILING), bound=lambda p: iv.ceiling(p[0]),
+        grid=bounds.whole, dense=True,
+        duckdb=by("arithmetic"), postgres="ceil({0:k})", spark=by("number", "ceiling"), functions=("ceil", "ceiling"),
+        operands="r",
         result=Like.FRACTION,
     ),
     Operation(
-        name="round", takes=_ROUNDED, nulls=Nulls.OPERAND, bound=bounds.outward, form=bounds.rounded, grid=bounds.grid_of_places,
+        name="round", takes=_ROUNDED, nulls=Nulls.OPERAND, bound=bounds.outward, form=bounds.rounded,
+        grid=bounds.grid_of_places,
         dense=True, duckdb=by("rounded"), postgres=by("rounded", "round"), spark=by("rounded"),
     ),
     Operation(
-        name="trunc", takes=_ROUNDED, nulls=Nulls.OPERAND, bound=bounds.outward, form=bounds.rounded, grid=bounds.grid_of_places,
+        name="trunc", takes=_ROUNDED, nulls=Nulls.OPERAND, bound=bounds.outward, form=bounds.rounded,
+        grid=bounds.grid_of_places,
         dense=True, duckdb=by("truncated"), postgres=by("rounded", "trunc"), spark=by("truncated"),
     ),
     Operation(
         name="sign", takes="[inf]>i", nulls=Nulls.OTHERS, bound=bounds.within(-1, 1), grid=bounds.whole,
-        duckdb="CAST(sign({0:f}) AS BIGINT)", postgres=by("sign"), spark=by("sign"),
+        duckdb="CAST(sign({0:f}) AS BIGINT)", postgres=by("sign"), spark=by("number", "sign"),
     ),
     _real(
         "sqrt", "(CASE WHEN {0:f} >= 0 THEN sqrt({0:f}) END)", "(CASE WHEN {0:x} >= 0 THEN sqrt({0:x}) END)",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -95,6 +96,10 @@ BoundRule = Callable[[list[Interval]], Interval]
 """From the intervals of the operands: used for what a policy declares and for what types can hold."""
 FormRule = Callable[[Operands, Interval, Interval], tuple[Interval, Interval]]
 """Bound and span from the form of the operands, where that tells more than their intervals."""
+FoldRule = Callable[[str, Sequence[Lit]], Lit | None]
+"""The constant that it is of constants, from its type; None where that is not known. Raises ValueError where there is none."""
+Exact = Callable[..., Decimal | bool]
+"""Of exact numbers, whose value every engine yields."""
 GridRule = Callable[[Operands], Fraction | None]
 LengthRule = Callable[[Sequence[int], Sequence[Expr]], int]
 """Characters of a text at most, from those of the operands."""
@@ -176,6 +181,14 @@ class Operation:
     """Whether it writes a text of digits and names, of one byte a character."""
     interval: Span | None = None
     test: Test | None = None
+    fold: FoldRule | None = None
+    steady: bool = False
+    """Whether what it keeps of a time of day is what the analyst asked for, or a truth that seldom changes."""
+    exact: Exact | None = None
+    cuts: bool = False
+    """Whether it cuts a moment, its second operand, to the unit that its first one names."""
+    zone: int = 0
+    """1 where it yields what a zone's clocks show of a moment in UTC, -1 where it goes back."""
     mirrored: str = ""
     """The comparison with its operands exchanged."""
 
@@ -190,6 +203,12 @@ class Operation:
     def accepts_first(self, type_: str) -> bool:
         """Tell whether some signature begins with an operand of this type."""
         return any(re.match(f"{alternative.partition('>')[0]}$", kind(type_)) for alternative in self.takes.split("|"))
+
+    @property
+    def result_kind(self) -> str:
+        """The kind of all its results; empty where it depends on the operands."""
+        results = {signature.rpartition(">")[2] for signature in self.takes.split("|")}
+        return results.pop() if len(results) == 1 else ""
 
     def values(self, operands: Operands) -> tuple[Interval, Interval]:
         """Return the bound and the span of its results."""

@@ -55,8 +55,8 @@ def _matched(name: str, duckdb: str, postgres: str) -> Operation:
 
 
 TEXTS = (
-    _changed("lower", "lower({0})", "lower({0})", by("lower"), widens=True),
-    _changed("upper", _CAPITAL.format("{0}"), "upper({0})", by("upper"), widens=True),
+    _changed("lower", "lower({0})", "lower({0})", by("text", "lower"), widens=True),
+    _changed("upper", _CAPITAL.format("{0}"), "upper({0})", by("text", "upper"), widens=True),
     _changed(
         "initcap",
         f"coalesce(list_aggregate(list_transform({_WORDS}, lambda w: {_CAPITAL.format('left(w, 1)')} || lower(substring(w, 2))), "
@@ -83,7 +83,8 @@ TEXTS = (
     ),
     Operation(
         name="ascii", takes="t>i", nulls=Nulls.OPERAND, duckdb="ascii({0})", postgres="ascii({0})::bigint",
-        spark=Refused("of letters beyond ASCII it tells another number"), bound=bounds.within(0, 0x10FFFF), functions=("ascii",),
+        spark=Refused("of letters beyond ASCII it tells another number"), bound=bounds.within(0, 0x10FFFF),
+        functions=("ascii",),
         operands="t", result="int4",
     ),
     Operation(
@@ -104,12 +105,12 @@ TEXTS = (
     ),
     _padded("lpad"),
     _padded("rpad"),
-    _part("left", "ti>t", lengths.up_to(1), "left({0}, {1:p})", "left({0}, {1:p})", by("left")),
-    _part("right", "ti>t", lengths.up_to(1), "right({0}, {1:p})", "right({0}, {1:p})", by("right")),
+    _part("left", "ti>t", lengths.up_to(1), "left({0}, {1:p})", "left({0}, {1:p})", by("text", "left")),
+    _part("right", "ti>t", lengths.up_to(1), "right({0}, {1:p})", "right({0}, {1:p})", by("text", "right")),
     _part(
-        "substring", "tii>t", lengths.up_to(2), "substring({0}, {1:p}, {2:p})", by("substring"), by("substring"),
+        "substring", "tii>t", lengths.up_to(2), "substring({0}, {1:p}, {2:p})", by("substring"), by("text", "substring"),
     ),
-    _part("substring_from", "ti>t", lengths.first, "substring({0}, {1:p})", "substr({0}, {1:p})", by("substring")),
+    _part("substring_from", "ti>t", lengths.first, "substring({0}, {1:p})", "substr({0}, {1:p})", by("text", "substring")),
     Operation(  # there is no field 0: PostgreSQL raises
         name="split_part", takes="tti>t", nulls=Nulls.OTHERS,
         duckdb="CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL AND {2} IS NOT NULL "

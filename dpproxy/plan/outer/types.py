@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from sqlglot import exp
 
 from dpproxy.plan.context import Context
+from dpproxy.plan.operations.catalogue import function, operation
+from dpproxy.plan.operations.operation import Like
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
@@ -174,7 +176,7 @@ class TreeTypes:
             return common(types) if all(types) else ""
         if name in ("count", "row_number", "rank", "dense_rank"):
             return "int8"
-        if name in ("min", "max", "any_value", "abs", "first_value", "last_value", "nth_value", "lag", "lead", "nullif"):
+        if name in ("min", "max", "any_value", "first_value", "last_value", "nth_value", "lag", "lead", "nullif"):
             return first
         if name in ("sum", "avg"):
             wide = (
@@ -187,14 +189,19 @@ class TreeTypes:
             return "numeric" if len(types) > 1 or first == "numeric" else "float8"
         if name == "date_trunc":
             return "timestamp" if types[-1] == "timestamp" else "timestamptz"
-        if name in ("now", "make_date", "date_from_parts", "date"):
+        if name in ("now", "date"):
             return "timestamptz" if name == "now" else "date"
         if name in ("mod", "power") and len(types) == 2 and all(t in NUMBERS for t in types):
             widest = arithmetic(*types)
             return widest if name == "mod" or widest == "numeric" else "float8"
         if name in _LIKE_ITS_ARGUMENT and first in NUMBERS:
             return first if first in ("numeric", *FLOATS) else _LIKE_ITS_ARGUMENT[name]
-        return _RESULTS.get(name, "")
+        row = function(name)
+        if row is not None and isinstance(row.result, str):
+            return row.result
+        if row is not None and first in NUMBERS:
+            return "float8" if row.result is not Like.OPERAND and first in INTEGERS else first
+        return _RESULTS.get(name) or ("text" if operation(name).result_kind == "t" else "")
 
 
 def _all_columns(select: exp.Select, items: Sequence[Columns]) -> Columns:
@@ -217,17 +224,15 @@ def _type_of(name: str, columns: Columns) -> str:
 
 _RESULTS = (
     dict.fromkeys(PARTS, "int4")
-    | dict.fromkeys(("lower", "upper", "concat", "to_char", "strftime", "initcap", "replace", "left", "right", "substr"), "text")
-    | dict.fromkeys(("substring", "concat_ws", "trim", "ltrim", "rtrim", "btrim", "lpad", "rpad", "reverse", "repeat"), "text")
-    | dict.fromkeys(("translate", "split_part", "regexp_replace", "md5", "string_agg", "chr"), "text")
-    | dict.fromkeys(("ntile", "length", "char_length", "strpos", "ascii", "width_bucket"), "int4")
+    | dict.fromkeys(("btrim", "chr", "string_agg", "substr", "to_char"), "text")
+    | dict.fromkeys(("ntile", "width_bucket"), "int4")
     | dict.fromkeys(("percent_rank", "cume_dist", "date_part", "percentile_cont", "corr"), "float8")
-    | dict.fromkeys(("bool_and", "bool_or", "every", "starts_with"), "bool")
-    | {"justify_hours": "interval", "age": "interval"}
+    | dict.fromkeys(("bool_and", "bool_or", "every"), "bool")
+    | {"justify_hours": "interval"}
 )
 _LIKE_ITS_ARGUMENT = dict.fromkeys(
     ("stddev", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop"), "numeric"
-) | dict.fromkeys(("sqrt", "ln", "log", "exp", "sign"), "float8")
+) | dict.fromkeys(("log", "sign"), "float8")
 """Of numeric and floats what they are given; what they make of whole numbers."""
 _NODES: dict[type[exp.Expr], str] = {
     exp.Extract: "numeric", exp.Substring: "text", exp.Trim: "text", exp.StrPosition: "int4", exp.CurrentDate: "date",

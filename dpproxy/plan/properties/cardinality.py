@@ -15,6 +15,7 @@ from fractions import Fraction
 from math import prod
 
 from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.units import UNITS
 from dpproxy.plan.properties.facts import as_type, facts, literal_number
 from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.tree import interval as iv
@@ -77,9 +78,9 @@ def enumerated_column(column: Column, domain: Domain, conditions: Sequence[Expr]
 def _series(column: Column, domain: Domain) -> tuple[Interval, Fraction | None]:
     if not isinstance(domain, SeriesDomain):
         return OPEN, None
-    size = {"int": Fraction(1), "day": _DAY, "hour": Fraction(3600)}[domain.kind]
     if column.type not in _TIMES:
         return Interval(Fraction(domain.lo), Fraction(domain.hi)), Fraction(1)
+    size = UNITS[domain.kind].seconds[0]
     return Interval(domain.lo * size, domain.hi * size), None
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 
+from dpproxy.plan.operations.catalogue import unit_cut_to
 from dpproxy.plan.properties.facts import facts
-from dpproxy.tree.expr import Call, Cast, Column, Domain, Expr, Lit, Ref, SeriesDomain, ValuesDomain
+from dpproxy.tree.expr import Call, Cast, Column, Domain, Expr, Ref, SeriesDomain, ValuesDomain
 from dpproxy.tree.interval import EPOCH
 from dpproxy.tree.measured import (
     PER_YEAR,
@@ -49,11 +50,11 @@ def _listed(key: Expr, column: Column, domain: ValuesDomain) -> Listed | None:
 
 def _calendar(key: Expr, column: Column, domain: Domain) -> Calendar | None:
     """The beginnings of months, say, of the days of a date or of a time without a zone."""
-    match key:
-        case Call(op="trunc_time", args=(Lit(text=str() as unit), inner)) if unit in PER_YEAR:
-            arg = inner.arg if isinstance(inner, Cast) and inner.type == "timestamp" and column.type == "date" else inner
-        case _:
-            return None
+    unit = unit_cut_to(key)
+    if not isinstance(key, Call) or unit not in PER_YEAR:
+        return None
+    inner = key.args[1]
+    arg = inner.arg if isinstance(inner, Cast) and inner.type == "timestamp" and column.type == "date" else inner
     plain = isinstance(arg, Ref) and arg.column.id == column.id and inner.type == "timestamp"
     if not plain or not isinstance(domain, SeriesDomain) or domain.kind != "day" or domain.nulls:
         return None

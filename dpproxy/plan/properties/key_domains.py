@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.catalogue import cut_to, operation
 from dpproxy.plan.operations.operation import Nulls, Test
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.facts import facts
@@ -342,7 +342,7 @@ def on_days(condition: Expr) -> Expr:
     if instant.type not in ("timestamp", "timestamptz") or op not in (">", ">="):
         return condition
     stamp = constant if constant.type in ("timestamp", "timestamptz") else Cast("timestamp", constant)
-    return Call("bool", ">=", (instant, Call("timestamp", "trunc_time", (Lit("text", "day"), stamp))))
+    return Call("bool", ">=", (instant, cut_to("timestamp", Lit("text", "day"), stamp)))
 
 
 def _inputs(part: Part) -> int:

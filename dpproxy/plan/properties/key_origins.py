@@ -12,6 +12,8 @@ import datetime as dt
 import zoneinfo
 from collections.abc import Mapping, Sequence
 
+from dpproxy.plan.operations.catalogue import operation
+from dpproxy.plan.operations.units import UNITS
 from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, SeriesDomain, rebuilt, walk
 
@@ -38,12 +40,12 @@ def expanded(expr: Expr) -> Expr:
 
 def local_days(expr: Expr, conditions: Sequence[Expr]) -> SeriesDomain | None:
     """Return the days on the clock of AT TIME ZONE, of an instant whose days are declared; None for other expressions."""
-    if not isinstance(expr, Call) or expr.op not in ("from_utc", "to_utc") or not isinstance(expr.args[1], Lit):
+    if not isinstance(expr, Call) or not operation(expr.op).zone or not isinstance(expr.args[1], Lit):
         return None
     days = _days(expr.args[0], conditions)
     if days is None:
         return None
-    sign = 1 if expr.op == "from_utc" else -1
+    sign = operation(expr.op).zone
     try:
         zone = zoneinfo.ZoneInfo(expr.args[1].text or "")
         first, last = ([sign * offset for offset in _offsets(zone, day)] for day in (days.lo, days.hi))
@@ -70,7 +72,7 @@ def clipped(domain: SeriesDomain, column: Column, conditions: Sequence[Expr]) ->
     unit is taken to reach them. NULL satisfies no comparison."""
     ref = Ref(column.type, column)  # what is known of a column differs from place to place: it is meant by its number
     said = narrowed_bound(ref, [rebuilt(c, lambda e: ref if _is(column, e) else e) for c in conditions])
-    size = 1 if domain.kind == "int" or column.type == "date" else _UNIT_SECONDS[domain.kind]
+    size = 1 if domain.kind == "int" or column.type == "date" else UNITS[domain.kind].seconds[0]
     lo = domain.lo if said.lo is None else min(max(domain.lo, (said.lo / size).__floor__()), domain.hi)
     hi = domain.hi if said.hi is None else max(min(domain.hi, (said.hi / size).__floor__()), lo)
     return SeriesDomain(lo, hi, domain.kind, domain.nulls and said.lo is None and said.hi is None)
@@ -78,9 +80,6 @@ def clipped(domain: SeriesDomain, column: Column, conditions: Sequence[Expr]) ->
 
 def _is(column: Column, expr: Expr) -> bool:
     return isinstance(expr, Ref) and expr.column.id == column.id
-
-
-_UNIT_SECONDS = {"day": _DAY, "hour": 3600}
 
 
 def _offsets(zone: zoneinfo.ZoneInfo, day: int) -> list[int]:

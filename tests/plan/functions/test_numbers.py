@@ -55,4 +55,4 @@ def test_what_is_refused(name: str, args: Args, sqlstate: str) -> None:
 
 
 def test_every_function_is_tried() -> None:
-    assert set(numbers.FUNCTIONS) - {numbers.FIRST} == {name for name, _ in CALLS}
+    assert set(numbers.FUNCTIONS) - {numbers.FIRST} <= {name for name, _ in CALLS}

@@ -49,4 +49,4 @@ def test_what_is_refused(name: str, args: Args, sqlstate: str) -> None:
 
 
 def test_every_function_is_tried() -> None:
-    assert set(texts.FUNCTIONS) == {name for name, _ in CALLS}
+    assert set(texts.FUNCTIONS) <= {name for name, _ in CALLS}

@@ -49,7 +49,7 @@ def test_dates_from_their_parts(postgres: psycopg.Connection[Any]) -> None:
 
 def test_every_function_is_tried() -> None:
     tried = {*BORROWED, "date_from_parts", *(name for name, _ in CALLS)}
-    assert set(times.FUNCTIONS) == tried
+    assert set(times.FUNCTIONS) <= tried
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""DuckDB's templates beside PostgreSQL's of the same operations: the same results, and no argument that raises."""
+"""Templates of operations: DuckDB's beside PostgreSQL's, the same results and no argument that raises; how they are filled in."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 from collections.abc import Callable
@@ -10,11 +11,17 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from small_expressions import call, lit
 
-from dpproxy.engines import duckdb_functions as duck
-from dpproxy.engines import postgres_functions as postgres
+from dpproxy.engines import doubles, engine, spark_numbers, spark_texts, spark_times
+from dpproxy.engines.spelling import Fixed, Operand, filled
+from dpproxy.errors import Refusal
+from dpproxy.plan.operations.catalogue import CATALOGUE
+from dpproxy.plan.operations.operation import By
+from dpproxy.sql.template import Dialect
 
 Ask = Callable[[str], Any]
+ONE = lit("one", "text")
 DOUBLES = ["0", "0.5", "-1", "1e300", "NaN", "Infinity", "-Infinity"]
 WHOLE = ["0", "-1", "7", "12", "9223372036854775807"]
 TEXTS = ["", "abc", "été à la Plage", "ÀÉ", "straße", "a-b_c 1x", "ǆ", "日本"]
@@ -31,14 +38,51 @@ def near(a: Any, b: Any) -> bool:
 
 
 def both(name: str, duck_args: list[str], postgres_args: list[str], ask_duckdb: Ask, ask_postgres: Ask) -> None:
-    ours = ask_duckdb(duck.FUNCTIONS[name][1].format(*duck_args))
-    theirs = ask_postgres(postgres.FUNCTIONS[name][1].format(*postgres_args))
+    ours = ask_duckdb(engine("duckdb").of_texts(name, *duck_args))
+    theirs = ask_postgres(engine("postgres").of_texts(name, *postgres_args))
     assert near(ours, theirs), (name, duck_args, ours, theirs)
 
 
-def test_both_have_the_same_operations() -> None:
-    assert set(duck.FUNCTIONS) == set(postgres.FUNCTIONS)
-    assert all(len(kinds) == len(postgres.FUNCTIONS[name][0]) for name, (kinds, _) in duck.FUNCTIONS.items())
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark"])
+def test_methods_that_rows_name_are_there(dialect: Dialect) -> None:
+    named = [spelling for row in CATALOGUE.values() if isinstance(spelling := getattr(row, dialect), By)]
+    spelled = {name.removeprefix("spell_") for name in dir(engine(dialect)) if name.startswith("spell_")}
+    assert {by.method for by in named} == spelled, "no method is missing, and none is left over"
+    for by in named:
+        inspect.signature(getattr(engine(dialect), f"spell_{by.method}")).bind("call", "names", *by.parameters)
+
+
+def test_functions_that_rows_name_are_there() -> None:
+    files = {"number": spark_numbers, "text": spark_texts, "time": spark_times}
+    named = [spelling for row in CATALOGUE.values() if isinstance(spelling := row.spark, By) and spelling.method in files]
+    assert len(named) > 8
+    assert all(callable(getattr(files[by.method], by.parameters[0])) for by in named)
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark"])
+def test_operands_of_other_kinds_are_refused(dialect: Dialect) -> None:
+    """Whatever built the call: an engine would cast them, and raise for some rows."""
+    wrong = [
+        call("reverse", lit("1"), type_="text"),
+        call("year", lit("a", "text"), type_="int8"),
+        call("length", ONE, ONE, type_="int4"),
+    ]
+    for expr in wrong:
+        with pytest.raises(Refusal, match=f"`{expr.op}` of .* is not supported"):
+            engine(dialect).expr(expr, {})
+    assert engine(dialect).expr(call("length", ONE, type_="int4"), {})
+
+
+def test_operands_are_written_once_in_each_form() -> None:
+    asked: list[str] = []
+
+    def written(form: str) -> str:
+        asked.append(form)
+        return f"<{form}>"
+
+    operands = [Operand(written), Fixed("b")]
+    assert filled("{0} {0:f} {0:f} {1:f} {all:f|, } {whole}", operands, lambda: "int8") == "<> <f> <f> b <f>, b int8"
+    assert asked == ["", "f"]
 
 
 @pytest.mark.parametrize("name", ["sin", "cos", "tan", "asin", "acos", "atan", "cbrt"])
@@ -112,13 +156,13 @@ def test_dates_that_are_none(ask_duckdb: Ask, ask_postgres: Ask) -> None:
 def test_decimals_are_what_decimals_are(
     op: str, a: str, b: str, grid: Fraction | None, ask_duckdb: Ask, ask_postgres: Ask
 ) -> None:
-    ours = ask_duckdb(duck.decimal_operation(op, f"CAST({a} AS DOUBLE)", f"CAST({b} AS DOUBLE)", grid))
+    ours = ask_duckdb(doubles.decimal_operation(op, f"CAST({a} AS DOUBLE)", f"CAST({b} AS DOUBLE)", grid))
     plain = {"int/": f"div({a}, NULLIF({b}, 0))"}.get(op, f"{a}::numeric {op} NULLIF({b}, 0)")
     theirs = ask_postgres(f"({plain})::text")
     assert ours is theirs is None or ours == float(theirs)
 
 
 def test_snapped_numbers(ask_duckdb: Ask) -> None:
-    assert ask_duckdb(duck.snapped("CAST(0.1 AS DOUBLE) + 0.2e0")) == 0.3
-    assert ask_duckdb(duck.snapped("CAST(1e-20 AS DOUBLE)")) == 1e-20, "tiny ones stay"
-    assert ask_duckdb(duck.snapped("CAST(1 AS DOUBLE) / 3")) == 1 / 3
+    assert ask_duckdb(doubles.snapped("CAST(0.1 AS DOUBLE) + 0.2e0")) == 0.3
+    assert ask_duckdb(doubles.snapped("CAST(1e-20 AS DOUBLE)")) == 1e-20, "tiny ones stay"
+    assert ask_duckdb(doubles.snapped("CAST(1 AS DOUBLE) / 3")) == 1 / 3
