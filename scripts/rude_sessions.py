@@ -30,6 +30,8 @@ STUCK: Final = 2.0
 """Seconds after which a client whose unread answers hold it up comes anew."""
 TRICKLE: Final = 17
 """Silent connections a second: with the usual login timeout of a minute, as many as fill every place before login."""
+FLOOD: Final = 1_000
+"""Messages that a flood sends at once."""
 MILLION: Final = ",".join(str(number) for number in range(1_000_000)).encode()
 
 
@@ -144,6 +146,31 @@ async def _unread(where: Where, number: int, done: Callable[[], None]) -> None:
             done()
 
 
+def _flood(one: bytes) -> Act:
+    """Send one small message again and again, a thousand at once, and read whatever is answered."""
+
+    async def act(where: Where, number: int, done: Callable[[], None]) -> None:
+        raw = await logged_in(where, number)
+
+        async def reads() -> None:
+            while await raw.reader.read(1 << 18):
+                pass
+            raise EOFError
+
+        with raw:
+            reading = asyncio.ensure_future(reads())
+            try:
+                while not reading.done():
+                    await raw.send(one * FLOOD)
+                    done()
+                    await asyncio.sleep(0)
+                await reading
+            finally:
+                reading.cancel()
+
+    return act
+
+
 def _half(tag: bytes, length: int, left: int) -> bytes:
     """A message that lacks its last bytes."""
     return tag + length.to_bytes(4, "big") + b"x" * (length - 4 - left)
@@ -207,6 +234,9 @@ RUDENESSES: Final[dict[str, Rudeness]] = {
     "R5 silent connections, each of its own": Rudeness(1400, _silent, "each"),
     "R6 half SASL tokens of 64 kB": Rudeness(990, _half_token),
     "R7 half requests to the console": Rudeness(300, _half_request),
+    "R8 floods of Sync": Rudeness(4, _flood(front.SYNC)),
+    "R8 floods of Flush": Rudeness(4, _flood(front.FLUSH)),
+    "R8 floods of Close": Rudeness(4, _flood(front.close("S", "none"))),
 }
 """By name. Silent connections: 1,001 at once, the others one by one."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from dpproxy.session.buffer_pool import FREE, BufferPool
-from dpproxy.wire.framing import Batch, FrontendFramer, Span
+from dpproxy.wire.framing import MOST, Batch, FrontendFramer, Span
 
 QUEUE_LIMIT: Final = 1 << 20
 """Bytes a client may have waiting behind a private statement before it is not read any more."""
@@ -52,7 +52,11 @@ class Inflow:
         self._left = False
 
     def cut(self, data: bytes) -> Batch:
-        """Return the messages that are whole with these bytes; they are to be `put`, or passed on and `settle` called."""
+        """Return the messages that are whole with these bytes; they are to be `put`, or passed on and `settle` called. While many
+        wait, no more are cut: a message of five bytes takes a hundred of memory, which nobody counts."""
+        if data and len(self.queue) >= MOST:
+            self._framer.keep(data)
+            return Batch(b"", [], None)
         batch = self._framer.batch(data)
         self._whole += len(batch.spans)
         return batch

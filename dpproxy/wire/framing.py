@@ -95,6 +95,12 @@ class _Framer:
         self._held = bytearray()
         self._need, self._more = 0, False
 
+    def keep(self, data: bytes) -> None:
+        """Hold bytes back behind what is held, and look at none of them: a later `batch`, of no bytes, has what is whole then."""
+        if self._error is None:
+            self._held += data
+            self._more = len(self._held) >= self._need
+
     def batch(self, data: bytes) -> Batch:
         """Return `data` with what was held before it, as far as it is complete, but no more than `MOST` messages of a client. The
         work is linear in the bytes given, however they are cut."""

@@ -26,6 +26,7 @@ class Entrant:
     def __init__(self) -> None:
         self.account = Account("analyst")
         self.told = b""
+        self.behind = False
         self.key = OURS
         self.link = FacadeLink(self)
 

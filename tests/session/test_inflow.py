@@ -187,3 +187,35 @@ def test_who_is_read_from_has_no_unfinished_message_before_the_rest_is_cut() -> 
     assert client.inflow.more
     assert client.transport.reading
     assert client.inflow.half is None
+
+
+def test_while_many_messages_wait_what_comes_stays_bytes() -> None:
+    """A message of five bytes takes a hundred once it is cut, and a thousand pieces would be copied a thousand times."""
+    client = Client(BufferPool())
+    pieces = 100
+    for _ in range(pieces):
+        client.queued(front.SYNC * MOST)
+        assert len(client.inflow.queue) == MOST
+    assert client.inflow.half is None, "the client may not go on: what it has sent waits"
+    taken = 0
+    while client.inflow.queue or client.inflow.more:
+        if not client.inflow.queue:
+            client.queued(b"")
+        assert client.inflow.take() == (b"S", front.SYNC)
+        taken += 1
+    assert taken == pieces * MOST
+    assert not client.inflow.unfinished
+
+
+def test_what_waits_as_bytes_counts_and_stops_the_reading() -> None:
+    client = Client(BufferPool())
+    client.queued(front.SYNC * MOST)
+    while client.transport.reading:
+        client.queued(front.SYNC * MOST)
+    assert QUEUE_LIMIT < client.pool.held + FREE < QUEUE_LIMIT + 10 * MOST
+    while client.inflow.queue or client.inflow.more:
+        if not client.inflow.queue:
+            client.queued(b"")
+        client.inflow.take()
+    client.inflow.rest()
+    assert (client.pool.held, client.transport.reading) == (0, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
@@ -26,6 +27,7 @@ class Client:
         self.account = Account("analyst")
         self.told = b""
         self.sent = b""
+        self.behind = False
 
     def write(self, data: bytes) -> None:
         self.sent += data
@@ -152,3 +154,73 @@ async def test_many_replies_in_one_piece_are_put_down_to_who_asked(
     link.data_received(back.ready_for_query("I") * replies)
     assert now == 1.0
     assert client.account.fresh == pytest.approx(1.0 if measured else turns.RELAYED)
+
+
+class Facade:
+    """Is the transport to one: whether it is read."""
+
+    def __init__(self) -> None:
+        self.reading = True
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def flooded(monkeypatch: pytest.MonkeyPatch, client: Client) -> tuple[FacadeLink, Facade, list[tuple[float, Callable[[], None]]]]:
+    """A link in relay whose clock goes on by 0.9 milliseconds for each portion: four are a turn, and what it has the loop do later."""
+    link, facade, now, later = FacadeLink(client), Facade(), [0.0], list[tuple[float, Callable[[], None]]]()
+    link.connection_made(cast(Any, facade))
+    link._captured = False
+    look = Tracker.scan
+
+    def slow(tracker: Tracker, data: bytes) -> None:
+        assert len(data) <= link_module.PORTION
+        now[0] += 0.0009
+        look(tracker, data)
+
+    monkeypatch.setattr(Tracker, "scan", slow)
+    for module in (link_module, turns):
+        monkeypatch.setattr(module, "thread_time", lambda: now[0])
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda delay, do: (later.append((delay, do)), asyncio.Handle(do, (), loop))[1])
+    return link, facade, later
+
+
+@pytest.mark.parametrize("behind", [False, True])
+async def test_many_replies_let_others_have_the_loop_between(monkeypatch: pytest.MonkeyPatch, behind: bool) -> None:
+    """One read may hold forty thousand: for who is in debt, the next portions wait longer than the last ones took."""
+    client = Client()
+    client.behind = behind
+    link, facade, later = flooded(monkeypatch, client)
+    replies = back.ready_for_query("I") * 40_000
+    link.data_received(replies)
+    turns_taken = 1
+    while later:
+        delay, go_on = later.pop()
+        assert not facade.reading
+        assert delay == pytest.approx(link_module.SPARED * 0.0036 if behind else 0, rel=0.01)
+        assert len(client.sent) <= turns_taken * 4 * link_module.PORTION
+        go_on()
+        turns_taken += 1
+    assert facade.reading
+    assert turns_taken == pytest.approx(len(replies) / link_module.PORTION / 4, abs=1)
+    assert client.sent == replies
+    assert link.tracker.readies == 40_000
+    assert client.account.fresh == pytest.approx(len(replies) / link_module.PORTION * 0.0009, rel=0.03)
+
+
+async def test_a_facade_that_ends_is_heard_to_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    link, _, later = flooded(monkeypatch, client)
+    replies = back.ready_for_query("I") * 40_000
+    link.data_received(replies)
+    assert later
+    monkeypatch.undo()
+    link.connection_lost(None)
+    assert client.sent == replies

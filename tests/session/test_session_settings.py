@@ -7,6 +7,7 @@ import pytest
 from dpproxy.errors import Refusal
 from dpproxy.session.session_settings import (
     LONGEST,
+    SELECT_LIST,
     WIDTH,
     check_hiding,
     check_name,
@@ -101,3 +102,10 @@ def test_a_value_that_was_cut_is_refused(name: str) -> None:
         read_settings(values(client_encoding=b"UTF8", **{key: b"x" * (LONGEST + 1)}))
     assert refused.value.sqlstate == "22023"
     assert f"RESET {name}" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_facade_sends_one_character_more_than_is_looked_at(name: str) -> None:
+    """By that one it is known that a value was cut; of a longer one no more is sent."""
+    assert f"pg_catalog.left(pg_catalog.current_setting('{name}', true), {LONGEST + 1})" in SELECT_LIST
+    assert SELECT_LIST.count("current_setting(") == len(NAMES)

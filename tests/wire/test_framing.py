@@ -56,6 +56,22 @@ def test_next_and_batch_agree_on_every_cut(sent: list[bytes], sizes: list[int]) 
     assert one.pending == many.pending == 0
 
 
+@given(st.lists(messages, max_size=20), st.lists(st.tuples(st.integers(1, 60), st.booleans()), max_size=40))
+def test_what_was_kept_uncut_comes_in_order(sent: list[bytes], sizes: list[tuple[int, bool]]) -> None:
+    framer, batched = normal(), list[bytes]()
+    pieces = cut(b"".join(sent), [size for size, _ in sizes])
+    for i, piece in enumerate(pieces):
+        if i < len(sizes) and sizes[i][1]:
+            framer.keep(piece)
+            assert framer.pending >= len(piece)
+        else:
+            batched += spans_of(framer.batch(piece))
+    while framer.more:
+        batched += spans_of(framer.batch(b""))
+    assert batched == sent
+    assert framer.pending == 0
+
+
 @given(st.lists(messages, min_size=1, max_size=5), st.binary(min_size=1, max_size=4))
 def test_rubbish_behind_does_not_swallow_what_came_before(sent: list[bytes], rubbish: bytes) -> None:
     stream = b"".join(sent) + b"Q\xff\xff\xff\xff" + rubbish
