@@ -32,7 +32,7 @@ import sqlglot
 from exact import Direct, Row, direct, order, plain, readings, unnested
 from sqlglot import exp
 
-from dpproxy.plan.outer.window_sums import window_sum
+from dpproxy.plan.intervals.window_sums import window_sum
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.sql.dialect import FaithfulPostgres
 from dpproxy.sql.trees import function_name, is_aggregate

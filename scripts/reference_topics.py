@@ -99,7 +99,7 @@ TOPICS = (
         "A sum or average needs bounds of what one person can add; a percentile needs a range of values; some aggregates would show a "
         "single person's value. An interval (`dpproxy.low`, `dpproxy.high`) is told where it can be computed from what was released.",
         "Bound the values (`least(greatest(x, 0), 100)`), group by them, or count.",
-        ("plan/measure/", "plan/outer/", "plan/properties/required_bounds.py", "plan/bind/interval_calls.py"),
+        ("plan/measure/", "plan/outer/", "plan/properties/required_bounds.py", "plan/intervals/"),
     ),
     Topic(
         "Expressions over people's rows",

@@ -31,8 +31,9 @@ ORDER: tuple[str, ...] = (
     "plan.operations",
     "plan.properties",
     "plan.functions",
-    "plan.rewrite engines",
+    "plan.rewrite plan.intervals.arithmetic engines",
     "plan.measure",
+    "plan.intervals",
     "plan.bind",
     "plan.outer plan.report",
     "plan.previews plan.signals",
@@ -58,7 +59,7 @@ ARITHMETIC = ("privacy", "mechanisms", "ledger", "records")
 FORBIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (ARITHMETIC, ("sqlglot", "duckdb", "dpproxy.policy", "dpproxy.wire", "dpproxy.telemetry", "dpproxy.operations")),
     (("privacy",), ("numpy",)),
-    (("tree", "plan.properties", "plan.measure"), ("sqlglot", "dpproxy.engines")),
+    (("tree", "plan.properties", "plan.measure", "plan.intervals.arithmetic"), ("sqlglot", "dpproxy.engines")),
     (("tree", "kernel"), ("sqlglot", "dpproxy.wire", "dpproxy.facade", "dpproxy.telemetry")),
     (
         ("plan", "engines"),

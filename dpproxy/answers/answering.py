@@ -41,10 +41,10 @@ from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_m
 from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, LOCK_NOT_AVAILABLE, Refusal
 from dpproxy.ledger.ledger import Standing, amounts
 from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.plan.intervals.ends import endless_told
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report import cuts
-from dpproxy.plan.report.endless import endless_told
 from dpproxy.plan.report.left_out import left_out_told
 from dpproxy.plan.report.typical_error import typical_errors_told, worst_error
 from dpproxy.privacy.loss import ZERO, Loss

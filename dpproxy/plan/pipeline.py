@@ -7,7 +7,7 @@
     calibrate  what the statement costs, over all it measures           measure.noise_scales, privacy
     prove      that no unit changes more than is claimed                kernel
     agree      totals and parts that are measured apart                 outer.totals
-    spell      the query above the measurements, as text                outer.error_intervals
+    spell      the query above the measurements, as text                intervals.writer
     report     EXPLAIN, typical errors, what bounds may cut             report
 
 Knows: which stage follows which. Must not know: backends, ledgers, entropy; what a stage does is said where it stands. The stages
@@ -39,24 +39,25 @@ from dpproxy.errors import (
 )
 from dpproxy.kernel.leaves import Leaves, Unproven, leaves
 from dpproxy.kernel.verdict import Derived, Stored, check, derived
-from dpproxy.plan.bind import cte_expansion, interval_columns
+from dpproxy.plan.bind import cte_expansion
 from dpproxy.plan.bind.queries import QueryBinder
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
 from dpproxy.plan.context import GRID_STEPS, Context, Counter, StoredTable, TableColumns, session_settings
+from dpproxy.plan.intervals import moved_calls
+from dpproxy.plan.intervals.ends import endless
+from dpproxy.plan.intervals.numbers import text_with_error_numbers, with_error_numbers
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.measure import bound_cuts
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.noise_scales import calibrate
 from dpproxy.plan.model import Cut, Input, Plan
 from dpproxy.plan.outer import totals
-from dpproxy.plan.outer.error_numbers import text_with_error_numbers, with_error_numbers
 from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.outer.totals import Totals
 from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
-from dpproxy.plan.report.endless import endless
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.hidden_groups import hidden_groups
 from dpproxy.plan.report.proof import with_proofs
@@ -219,7 +220,7 @@ def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
     locate(tree)
     for column in every(tree, exp.Column):
         column.set("db", None)  # `schema.table.column`: which table is meant PostgreSQL has checked
-    interval_columns.push(tree, KnownTables(context))
+    moved_calls.push(tree, KnownTables(context))
     registry = Registry(context, Counter())
     queries = QueryBinder(context, registry.counter, StatementMeasurer(registry))
     result = ReleasedResult(tree, False) if returns_nothing(tree) else queries.bind(tree, {})

@@ -6,22 +6,26 @@ from tests.worlds.planning import (
     duckdb_engine,
     ends_in_order,
     engine,
+    orders,
     postgres,
     postgres_engine,
     scratch,
     shop_catalog,
     spark_engine,
+    stage,
 )
 
 __all__ = [
     "duckdb_engine",
     "ends_in_order",
     "engine",
+    "orders",
     "postgres",
     "postgres_engine",
     "scratch",
     "shop_catalog",
     "spark_engine",
+    "stage",
 ]
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 from dpproxy.engines.base import Engine
 from dpproxy.errors import Refusal
 from dpproxy.plan import pipeline
-from dpproxy.plan.measure import enclosures
+from dpproxy.plan.intervals import arithmetic
 from dpproxy.plan.outer import array_sources, measured_select, select_keys, staging
 from dpproxy.plan.properties import facts
 from dpproxy.policy.catalog import Catalog
@@ -226,7 +226,7 @@ def statistics(n: int) -> str:
 @pytest.mark.parametrize("sql", [correlations(86), correlations(200), deviations(250)])
 def test_too_many_columns_are_refused_before_the_work(sql: str, shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured_select, "parse_expression", None)  # no formula is made a tree
-    monkeypatch.setattr(enclosures, "named", None)  # nor is its text written
+    monkeypatch.setattr(arithmetic, "named", None)  # nor is its text written
     with pytest.raises(Refusal, match="512 noisy"):
         plan_harness.plan(sql, shop_catalog)
 

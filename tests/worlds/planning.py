@@ -19,7 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "plan"))  # helpers
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the starter of scratch servers
 
 import plan_harness
+from accuracy_stage import Stage
 from each_engine import ENGINES, Engine
+from noiseless_orders import NoiselessOrders
 from postgres_shop import PostgresShop
 from scratch_postgres import Scratch, scratch_server
 from spark_shop import SparkShop
@@ -101,3 +103,19 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> E
 @pytest.fixture(scope="session")
 def shop_catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return plan_harness.catalog(tmp_path_factory.mktemp("shop"))
+
+
+@pytest.fixture
+def orders(postgres: psycopg.Connection[Any], shop_catalog: Catalog) -> Iterator[NoiselessOrders]:
+    """Orders whose statements PostgreSQL answers itself."""
+    made = NoiselessOrders(postgres, shop_catalog)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory, shop_catalog: Catalog) -> Iterator[Stage]:
+    """One big shop, and a PostgreSQL for outer queries, to try errors on."""
+    made = Stage(tmp_path_factory.mktemp("accuracy"), shop_catalog)
+    yield made
+    made.close()

@@ -16,7 +16,6 @@ from dpproxy.plan.bind import group_counts, joins
 from dpproxy.plan.bind.decorrelation import decorrelated
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.from_clause import bind_from
-from dpproxy.plan.bind.interval_calls import refuse_misplaced
 from dpproxy.plan.bind.protocols import Measurer
 from dpproxy.plan.bind.results import Item, ReleasedResult, Result, RowsResult
 from dpproxy.plan.bind.scope import Scope, narrowed_scope
@@ -26,6 +25,7 @@ from dpproxy.plan.bind.sources import Sources
 from dpproxy.plan.bind.subqueries import Subqueries
 from dpproxy.plan.bind.values import values_item
 from dpproxy.plan.context import Context, Counter
+from dpproxy.plan.intervals.calls import refuse_misplaced
 from dpproxy.plan.known_tables import Cte, Env, KnownTables
 from dpproxy.plan.refusals import (
     FormRefusal,

@@ -13,14 +13,14 @@ from fractions import Fraction
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import GRID_STEPS
+from dpproxy.plan.intervals import arithmetic
+from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure import (
     durations,
-    enclosures,
     moments,
     output_weights,
     selections,
 )
-from dpproxy.plan.measure.enclosures import Range
 from dpproxy.plan.measure.output_weights import Kind, Output
 from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec
 from dpproxy.plan.properties.cardinality import most_distinct
@@ -122,7 +122,7 @@ def aggregate_output(measured: Measured, label: str, bases: tuple[int, ...], sel
     """Describe an aggregate for EXPLAIN and the division of epsilon."""
     factor = output_weights.FILTERED if filtered else 1.0
     weights = tuple(w * factor for w in measured.weights)
-    found = measured.range or enclosures.constant("")
+    found = measured.range or arithmetic.constant("")
     low = () if found.positive else found.low_needs  # it is 0 at least
     ends = (frozenset((need[0], bases[int(need[1:])]) for need in needs) for needs in (low, found.high_needs))
     return Output(label, measured.kind, weights, bases, selection, measured.statistic, *ends)
@@ -158,7 +158,7 @@ def _refused(name: str, unit_name: str) -> Refusal:
     return Refusal(INSUFFICIENT_PRIVILEGE, f"{name}() over private rows would reveal a single {unit_name}'s value", hint=hint)
 
 
-COUNTED = enclosures.count(0)
+COUNTED = arithmetic.count(0)
 
 
 def _count(agg: Agg, label: str, is_unit: Callable[[Expr], bool], is_key: Callable[[Expr], bool]) -> Measured:
@@ -219,7 +219,7 @@ def _sum(agg: Agg, label: str, steps: int) -> Measured:
     lo, hi, grid = grid_of(value, steps)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
     type_ = sum_type(value.type)
-    found = replace(_scaled(enclosures.basis(0), grid, type_), positive=lo >= 0)
+    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0)
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
 
@@ -229,9 +229,9 @@ def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
     lo, hi, grid = grid_of(value, steps)
     middle = (lo + hi) // 2
     type_ = sum_type(value.type)
-    found = _sum_about(middle, enclosures.basis, grid, type_)
+    found = _sum_about(middle, arithmetic.basis, grid, type_)
     if lo >= 0:  # rows left out cannot make the sum less than what is there, whatever they do to its two parts
-        found = replace(enclosures.whichever(_sum_about(middle, enclosures.noisy, grid, type_), found), positive=True)
+        found = replace(arithmetic.whichever(_sum_about(middle, arithmetic.noisy, grid, type_), found), positive=True)
     usual = output_weights.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
     return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "total", weights)
@@ -239,10 +239,10 @@ def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
 
 def _sum_about(middle: int, basis: Callable[[int], Range], grid: Fraction, type_: str) -> Range:
     """The sum of a count, basis 0, and a sum centred at `middle`."""
-    times = enclosures.rising(basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
-    whole = enclosures.plus(basis(1), times) if middle >= 0 else enclosures.minus(basis(1), times)
+    times = arithmetic.rising(basis(0), lambda x: f"{abs(middle)}::numeric * {x}")
+    whole = arithmetic.plus(basis(1), times) if middle >= 0 else arithmetic.minus(basis(1), times)
     if type_ == "int8":  # a product of two large numbers could be beyond it
-        whole = enclosures.within(whole, str(-LIMIT), str(LIMIT))
+        whole = arithmetic.within(whole, str(-LIMIT), str(LIMIT))
     return _scaled(whole, grid, type_)
 
 
@@ -252,7 +252,7 @@ def _sum_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
     value = _told_apart(agg, steps)
     lo, hi, grid = grid_of(value, steps)
     type_ = sum_type(value.type)
-    found = replace(_scaled(enclosures.basis(0), grid, type_), positive=lo >= 0)
+    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0)
     spec = BasisSpec("distinct_sum", value, agg.where, label, lo, hi, grid, most=most_distinct(value))
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
@@ -275,11 +275,11 @@ def _scaled(a: Range, grid: Fraction, type_: str) -> Range:
         return f"CAST({text} AS {type_})" if grid != 1 or type_ != "int8" or text != "{0}" else text
 
     if grid == 1:
-        return enclosures.rising(a, cast)
-    product = enclosures.rising(a, lambda x: f"CAST({x} AS numeric) * {decimal(grid)}")
+        return arithmetic.rising(a, cast)
+    product = arithmetic.rising(a, lambda x: f"CAST({x} AS numeric) * {decimal(grid)}")
     if grid > 1 and type_ in INTEGERS:  # noise on a coarse grid could be beyond the type
-        product = enclosures.within(product, str(-LIMIT), str(LIMIT))
-    return enclosures.rising(product, cast)
+        product = arithmetic.within(product, str(-LIMIT), str(LIMIT))
+    return arithmetic.rising(product, cast)
 
 
 def _avg(agg: Agg, label: str, steps: int) -> Measured:
@@ -304,10 +304,10 @@ def _mean(rows: BasisSpec, total: BasisSpec, bound: Interval, of: str, weights: 
     """A sum about its centre by a count of at least 1, within the bound of what is averaged; NULL of no rows."""
     type_ = "float8" if of in FLOATS else "numeric"
     step, center = (f"{decimal(x)}::numeric" for x in (total.grid, total.center + total.taken))
-    ratio = enclosures.over(enclosures.scaled(enclosures.basis(1), step), enclosures.at_least(enclosures.basis(0), "1"))
+    ratio = arithmetic.over(arithmetic.scaled(arithmetic.basis(1), step), arithmetic.at_least(arithmetic.basis(0), "1"))
     low, high = map(decimal, bound.ends)
-    held = enclosures.clamped(enclosures.plus(enclosures.constant(center), ratio), low, high)
-    found = enclosures.among(enclosures.rising(held, lambda x: f"CAST({x} AS {type_})"), enclosures.basis(0), 1)
+    held = arithmetic.clamped(arithmetic.plus(arithmetic.constant(center), ratio), low, high)
+    found = arithmetic.among(arithmetic.rising(held, lambda x: f"CAST({x} AS {type_})"), arithmetic.basis(0), 1)
     return replace(_measured((rows, total), found, type_, "mean", weights), bound=bound)
 
 

@@ -33,15 +33,6 @@ def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
     return (*found, *([f"`groups`: {bounding.l0} groups of a {unit}"] if bounding.pick else []))
 
 
-def open_ends(made: Compiled, spec: BasisSpec) -> tuple[bool, bool]:
-    """Tell whether the truth may be below, and above, what a column says within its noise: by as much as bounds have cut, of
-    which nothing is known. Rows that are cut take away from a count, and from a sum of what is not negative."""
-    bounding = made.bounding
-    rows = spec.kind not in ("units", "weight") or bool(spec.norm(bounding))
-    cut = bounding.pick or (bounding.per_unit and rows and (bool(bounding.norm) or not made.all_rows))
-    return cut and spec.lo < 0, cut and spec.hi > 0
-
-
 def _counted(made: Compiled) -> bool:
     return any(s.kind not in ("units", "weight") for s in made.specs) or bool(made.selections)
 

@@ -20,8 +20,8 @@ from functools import reduce
 
 from dpproxy.plan.functions import operators
 from dpproxy.plan.functions.times import extract
-from dpproxy.plan.measure import enclosures
-from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.intervals import arithmetic
+from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.constants import interval_of
@@ -71,7 +71,7 @@ def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
     formula = f"CAST({whole} + CAST({second} AS float8) * interval '1 second' AS interval)"
     assert days.range is not None
     assert clock.range is not None
-    in_seconds = enclosures.plus(enclosures.scaled(days.range, str(DAY)), _of(clock.range, moved))
+    in_seconds = arithmetic.plus(arithmetic.scaled(days.range, str(DAY)), _of(clock.range, moved))
     return replace(
         days, bases=(*days.bases, rest), formula=formula, type="interval", kind="derived",
         weights=(*days.weights, clock.weights[-1]), range=in_seconds, bound=OPEN, statistic=f"seconds of {agg.name}",

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from dpproxy.plan.measure import enclosures, output_weights
-from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.intervals import arithmetic
+from dpproxy.plan.intervals.arithmetic import Range
+from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.specs import BasisSpec
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import grid_of, on_grid
@@ -66,7 +67,7 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
     y, x = inputs
     formula = _paired(name, y, x, bases)
     if name != "regr_count":
-        formula = enclosures.among(formula, enclosures.basis(0), 2 if name == "covar_samp" else 1)
+        formula = arithmetic.among(formula, arithmetic.basis(0), 2 if name == "covar_samp" else 1)
     type_ = "int8" if name == "regr_count" else "float8"
     return tuple(bases[i] for i in places), formula, type_, tuple(_weight(name, i) for i in places)
 
@@ -159,26 +160,26 @@ def _float(expr: Expr) -> Expr:
 
 def _present() -> Range:
     """GREATEST(count, 1), in floats."""
-    return enclosures.rising(enclosures.at_least(enclosures.basis(0), "1"), lambda x: f"{x}::float8")
+    return arithmetic.rising(arithmetic.at_least(arithmetic.basis(0), "1"), lambda x: f"{x}::float8")
 
 
 def _mean(index: int, i: Centred) -> Range:
     """The mean of x - c."""
     bound = decimal(i.half)
-    return enclosures.named(enclosures.clamped(_per_row(index, i.grid), f"-{bound}", bound))
+    return arithmetic.named(arithmetic.clamped(_per_row(index, i.grid), f"-{bound}", bound))
 
 
 def _per_row(index: int, grid: Fraction) -> Range:
-    return enclosures.over(enclosures.scaled(enclosures.basis(index), f"{decimal(grid)}::float8"), enclosures.named(_present()))
+    return arithmetic.over(arithmetic.scaled(arithmetic.basis(index), f"{decimal(grid)}::float8"), arithmetic.named(_present()))
 
 
 def _mean_square(index: int, spec: BasisSpec, i: Centred) -> Range:
-    inner = enclosures.plus(_per_row(index, spec.grid), enclosures.constant(decimal(spec.center)))
-    return enclosures.named(enclosures.clamped(inner, "0", decimal(i.half * i.half)))
+    inner = arithmetic.plus(_per_row(index, spec.grid), arithmetic.constant(decimal(spec.center)))
+    return arithmetic.named(arithmetic.clamped(inner, "0", decimal(i.half * i.half)))
 
 
 def _variance(mean: Range, square: Range) -> Range:
-    return enclosures.named(enclosures.at_least(enclosures.minus(square, enclosures.named(enclosures.squared(mean))), "0"))
+    return arithmetic.named(arithmetic.at_least(arithmetic.minus(square, arithmetic.named(arithmetic.squared(mean))), "0"))
 
 
 def _sampled(a: Range) -> Range:
@@ -187,8 +188,8 @@ def _sampled(a: Range) -> Range:
     def ratio(n: str) -> str:
         return f"GREATEST({n}, 1)::float8 / GREATEST({n} - 1, 1)"
 
-    n = enclosures.basis(0)
-    return enclosures.times(a, Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free)))
+    n = arithmetic.basis(0)
+    return arithmetic.times(a, Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free)))
 
 
 def _single(name: str, i: Centred, squares: BasisSpec) -> tuple[Range, str]:
@@ -197,51 +198,51 @@ def _single(name: str, i: Centred, squares: BasisSpec) -> tuple[Range, str]:
         found = _sampled(found)
     type_ = "float8" if i.value.type in FLOATS else "numeric"
     root = "sqrt" if name.startswith("stddev") else ""
-    held = enclosures.rising(found, lambda x: f"CAST({root}({x}) AS {type_})")
-    return enclosures.among(held, enclosures.basis(0), 1 if name.endswith("_pop") else 2), type_
+    held = arithmetic.rising(found, lambda x: f"CAST({root}({x}) AS {type_})")
+    return arithmetic.among(held, arithmetic.basis(0), 1 if name.endswith("_pop") else 2), type_
 
 
 def _paired(name: str, y: Centred, x: Centred, bases: Sequence[BasisSpec]) -> Range:
     """The formula of a statistic over the bases it uses (`_used`), numbered among those."""
     if name == "regr_count":
-        return enclosures.at_least(enclosures.basis(0), "0")
+        return arithmetic.at_least(arithmetic.basis(0), "0")
     if name in ("regr_avgy", "regr_avgx"):
         i = y if name == "regr_avgy" else x
         return _centred(_mean(1, i), i)
     if name in ("regr_sxx", "regr_syy"):
         i, squares = (x, bases[5]) if name == "regr_sxx" else (y, bases[4])
-        return replace(enclosures.times(_present(), _variance(_mean(1, i), _mean_square(2, squares, i))), positive=True)
+        return replace(arithmetic.times(_present(), _variance(_mean(1, i), _mean_square(2, squares, i))), positive=True)
     covariance = _covariance(y, x, bases[3])
     if name == "covar_pop":
         return covariance
     if name == "covar_samp":
         return _sampled(covariance)
     if name == "regr_sxy":
-        return enclosures.times(_present(), covariance)
+        return arithmetic.times(_present(), covariance)
     if name in ("regr_slope", "regr_intercept"):
-        slope = enclosures.named(enclosures.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x))))
+        slope = arithmetic.named(arithmetic.divided(covariance, _variance(_mean(2, x), _mean_square(4, bases[5], x))))
         needs = _per_row(2, x.grid).needs | _per_row(4, bases[5].grid).needs  # else the variance may be nothing
         slope = replace(slope, low_needs=needs, high_needs=needs)
         if name == "regr_slope":
             return slope
-        return enclosures.minus(_centred(_mean(1, y), y), enclosures.times(slope, _centred(_mean(2, x), x)))
+        return arithmetic.minus(_centred(_mean(1, y), y), arithmetic.times(slope, _centred(_mean(2, x), x)))
     variances = (_variance(_mean(1, y), _mean_square(4, bases[4], y)), _variance(_mean(2, x), _mean_square(5, bases[5], x)))
     correlation = _correlation(covariance, *variances)
-    return correlation if name == "corr" else enclosures.squared(correlation)
+    return correlation if name == "corr" else arithmetic.squared(correlation)
 
 
 def _centred(mean: Range, i: Centred) -> Range:
-    return enclosures.plus(enclosures.constant(decimal(i.center)), mean)
+    return arithmetic.plus(arithmetic.constant(decimal(i.center)), mean)
 
 
 def _covariance(y: Centred, x: Centred, products: BasisSpec) -> Range:
     limit = decimal(y.half * x.half)
-    product = enclosures.clamped(_per_row(3, products.grid), f"-{limit}", limit)
-    return enclosures.named(enclosures.minus(product, enclosures.times(_mean(1, y), _mean(2, x))))
+    product = arithmetic.clamped(_per_row(3, products.grid), f"-{limit}", limit)
+    return arithmetic.named(arithmetic.minus(product, arithmetic.times(_mean(1, y), _mean(2, x))))
 
 
 def _correlation(covariance: Range, vy: Range, vx: Range) -> Range:
     """Within +-1; NULL where a variance is nothing, as PostgreSQL has it (LEAST and GREATEST would pass over the NULL)."""
-    both = enclosures.named(enclosures.rising(enclosures.growing(vy, vx), lambda x: f"sqrt({x})"))
-    found = enclosures.clamped(enclosures.divided(covariance, both), "-1", "1")
-    return enclosures.named(replace(found, value=f"CASE WHEN {both.value} > 0 THEN {found.value} END"))
+    both = arithmetic.named(arithmetic.rising(arithmetic.growing(vy, vx), lambda x: f"sqrt({x})"))
+    found = arithmetic.clamped(arithmetic.divided(covariance, both), "-1", "1")
+    return arithmetic.named(replace(found, value=f"CASE WHEN {both.value} > 0 THEN {found.value} END"))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
-from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure.output_weights import Kind
 from dpproxy.plan.properties.key_domains import Dense
 from dpproxy.tree.expr import Expr

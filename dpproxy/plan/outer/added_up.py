@@ -12,10 +12,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from dpproxy.plan.intervals.window_sums import WindowSum, own_sums, read_by_sums, straight
 from dpproxy.plan.measure.running import Series
 from dpproxy.plan.measure.specs import Measured
-from dpproxy.plan.outer.window_errors import straight
-from dpproxy.plan.outer.window_sums import WindowSum, own_sums, read_by_sums
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import aggregate_calls

@@ -1,9 +1,9 @@
 """Grouping sets that agree: least squares over the margins of a product of declared keys, as SQL for the facade (free of charge).
 
 Knows: names of released columns, which keys vary together, variances of noise (numbers, or calls that
-`error_numbers.with_error_numbers` resolves). Must not know: data, measurements. CUBE and GROUPING SETS measure several margins of
-one table, each by itself; where bounds cut nothing from one that they leave in another, the true margins agree, and what is
-nearest to all that was released has the least variance.
+`plan.intervals.numbers.with_error_numbers` resolves). Must not know: data, measurements. CUBE and GROUPING SETS measure
+several margins of one table, each by itself; where bounds cut nothing from one that they leave in another, the true margins
+agree, and what is nearest to all that was released has the least variance.
 
 A table over independent keys is a sum of *effects*, one for each set T of keys: what is left of the margin on T when its means
 over each key of T are taken away. The effects of different T are orthogonal, so that each may be estimated by itself: a released

@@ -15,11 +15,15 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
 from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.group_facts import unit_ids
-from dpproxy.plan.bind.interval_calls import interval_call
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.scope import Scope, resolve_group_item
 from dpproxy.plan.bind.select import has_aggregates
 from dpproxy.plan.bind.subqueries import Subqueries
+from dpproxy.plan.intervals.calls import interval_call
+from dpproxy.plan.intervals.quantile_ends import QuantileEnds
+from dpproxy.plan.intervals.reader_choices import chosen_above
+from dpproxy.plan.intervals.window_sums import window_sum
+from dpproxy.plan.intervals.writer import IntervalWriter
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.measure.aggregates import (
     Counted,
@@ -28,18 +32,14 @@ from dpproxy.plan.measure.aggregates import (
     measured_aggregate,
     needed_bases,
 )
+from dpproxy.plan.measure.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
 from dpproxy.plan.outer.added_up import AddedUp
-from dpproxy.plan.outer.error_intervals import IntervalWriter
 from dpproxy.plan.outer.labels import Labels
-from dpproxy.plan.outer.quantile_ends import Ends
 from dpproxy.plan.outer.query_shapes import chosen_by_values, divided_sums, top_request
-from dpproxy.plan.outer.reader_choices import chosen_above
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.outer.select_keys import SelectKeys
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
-from dpproxy.plan.outer.window_sums import window_sum
 from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
@@ -87,7 +87,7 @@ class SelectRewriter:
         self._labels = Labels(select)
         self._sums = AddedUp(select)
         self._keys = SelectKeys(self.request, self.binder, scope, self._labels, self.alias, queries.context.policy.unit_name)
-        self._ends = Ends(self.request, self.alias, self._labels, Fraction(queries.context.settings.confidence))
+        self._ends = QuantileEnds(self.request, self.alias, self._labels.of, Fraction(queries.context.settings.confidence))
         self.interval_writer = IntervalWriter(
             self.alias, self._measured, is_aggregate, self._rewrite, self.request.in_steps, self._ends
         )

@@ -19,11 +19,11 @@ from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.moving_constants import moves
+from dpproxy.plan.measure.request import MeasurementRequest
 from dpproxy.plan.measure.running import running_of
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
 from dpproxy.plan.outer.array_sources import array_source
-from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.plan.properties import fanout
 from dpproxy.sql.dialect import copied, position
 from dpproxy.sql.types import wire_type

@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.bind import joins
-from dpproxy.plan.measure.bound_cuts import open_ends
+from dpproxy.plan.intervals.columns import Adjusted, error_columns
+from dpproxy.plan.intervals.ends import column_ends
+from dpproxy.plan.intervals.numbers import DEVIATION
 from dpproxy.plan.measure.charge_division import MOST_GROUPS
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import hidden_cells, margins, rollup
 from dpproxy.plan.outer.array_sources import Branch, array_source, filtered_source, session_local, sets_source, with_columns
-from dpproxy.plan.outer.error_columns import Adjusted, error_columns
-from dpproxy.plan.outer.error_numbers import DEVIATION
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.privacy.epsilon_split import LEAST
@@ -255,7 +255,7 @@ def _alike(measured: SelectRewriter, compiled: list[Compiled]) -> bool:
     request = measured.request
     additive = bool(request.specs) and all(s.kind in ("count", "sum") for s in request.specs) and not request.selections
     declared = all(c.bounding.dense is not None and c.bounding.dense.size is not None for c in compiled if c.keys)
-    return additive and declared and not any(any(open_ends(c, spec)) for c in compiled for spec in c.specs)
+    return additive and declared and not any(column_ends(c, spec).any_open for c in compiled for spec in c.specs)
 
 
 def _reach(compiled: Compiled) -> int:

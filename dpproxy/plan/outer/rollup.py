@@ -1,6 +1,6 @@
 """ROLLUP levels that add up: least squares over a tree of released cells, as SQL for the facade (post-processing: free).
 
-Knows: names of released columns, variances of their noise (numbers, or calls that `error_numbers.with_error_numbers`
+Knows: names of released columns, variances of their noise (numbers, or calls that `plan.intervals.numbers.with_error_numbers`
 resolves). Must not know: data, measurements. Each level of a ROLLUP over declared keys was measured by itself; where bounds cut
 nothing from one level that they leave in another, the true levels add up, and of all trees that do the nearest one to what was
 released has the least variance (Hay, Rastogi, Miklau, Suciu 2010, "Boosting the accuracy of differentially private

@@ -13,8 +13,8 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refus
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.measure.request import MeasurementRequest
 from dpproxy.plan.outer.labels import Labels
-from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.plan.properties.facts import facts
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.skeleton import parse_expression

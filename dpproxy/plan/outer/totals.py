@@ -9,7 +9,7 @@ Columns are *one and the same* where all of this holds, by what names of measure
 
 - the same rows (`base`, `accepts`), the same value of each and the same bounds on it (`totals`), in groups of declared keys;
 - every row is in one of the groups (`Compiled.holds_all`), and no bound cuts anything that it leaves elsewhere: of several rows
-  a unit only where the statement itself bounds them (`bound_cuts.open_ends`). Numbers of units do where each has one row;
+  a unit only where the statement itself bounds them (`plan.intervals.ends`). Numbers of units do where each has one row;
 - the measurement is of no SELECT with grouping sets, which are adjusted by themselves, decides no other measurement, and has
   noise on its groups, not on sums of them (`measure.running`).
 
@@ -27,10 +27,10 @@ from fractions import Fraction
 
 from sqlglot import exp
 
-from dpproxy.plan.measure.bound_cuts import open_ends
+from dpproxy.plan.intervals.ends import column_ends
+from dpproxy.plan.intervals.numbers import AdjustedNoise
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import margins
-from dpproxy.plan.outer.error_numbers import AdjustedNoise
 from dpproxy.plan.outer.margins import Factor
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.rollup import Level
@@ -121,7 +121,7 @@ def _columns(number: int, made: Compiled) -> list[tuple[Hashable, Member, Sizes]
         for basis, spec in enumerate(made.specs)
         if names.totals[basis] is not None
         and (spec.kind in ("count", "sum") or (spec.kind == "units" and not names.bound))
-        and not any(open_ends(made, spec))
+        and not column_ends(made, spec).any_open
     ]
 
 

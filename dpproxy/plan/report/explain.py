@@ -18,13 +18,12 @@ from typing import Any, Literal
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.context import Context
-from dpproxy.plan.measure.bound_cuts import open_ends
+from dpproxy.plan.intervals.ends import column_ends, output_ends
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report import rank_errors
-from dpproxy.plan.report.endless import why_endless
 from dpproxy.plan.report.hidden_groups import hidden_text
 from dpproxy.plan.report.left_out import rows_text
 from dpproxy.privacy.loss import Loss
@@ -77,8 +76,8 @@ def plan_account(
             c.moving,
             c.left_out,
             hidden_text(m, c.bounding, unit, c.values_of),
-            tuple(any(open_ends(c, spec)) for spec in c.specs),
-            {o.label: why for o in c.outputs if (why := why_endless(c, o))},
+            tuple(column_ends(c, spec).any_open for spec in c.specs),
+            {o.label: why for o in c.outputs if (why := output_ends(c, o).why_none)},
             c.shape,
         )
         for m, c in zip(measurements, compiled, strict=True)

@@ -1,7 +1,7 @@
 """How far off percentiles, least and greatest values and modes may be: in ranks, and of how many rows that is next to nothing.
 
 Knows: the exponential mechanism's parameters. Must not know: data. How far a chosen value lies from the true one depends on how
-close the rows lie beside it, which only ends that are asked for tell (`plan.outer.quantile_ends`). By how many rows it may be
+close the rows lie beside it, which only ends that are asked for tell (`plan.intervals.quantile_ends`). By how many rows it may be
 displaced is known beforehand; where there are fewer than twice as many, it may be anywhere among them.
 """
 

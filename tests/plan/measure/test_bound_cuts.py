@@ -12,18 +12,11 @@ from fixture_cases import ACCEPTED, Case
 from plan_harness import Sensitivity, Shop
 
 from dpproxy.amounts import MICRO
-from dpproxy.plan.measure import bound_cuts
-from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report import cuts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.privacy.noise_error import deviation, half_width
-from dpproxy.tree.expr import Column
-from dpproxy.tree.measured import MeasuredRows, Sums
-from dpproxy.tree.relation import Values
-from dpproxy.tree.spelling import Query
 
 SHARE = 50_000
 
@@ -144,27 +137,6 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     assert cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; bounds that may have cut something: `range` of qty"
     assert cuts.cuts_told(made.measured_cuts, {}, ()) == ""
     assert cuts.cuts_told((), {}, ("x",)) == "bounds that may have cut something: x"
-
-
-def test_where_the_truth_may_be_when_bounds_cut() -> None:
-    """Below and above a column's noise: rows left out take from a count, not from what is there."""
-    counted, signed, units = (BasisSpec(kind, None, None, kind, lo) for kind, lo in (("count", 0), ("sum", -3), ("units", 0)))
-    one = Bounding(1, 1, False, False, None, ())
-    rows, groups = replace(one, rows=3, per_unit=True), replace(one, rows=3, l0=2, per_unit=True, pick=True)
-    whole = replace(rows, l0=1000, norm=2)
-    unit = Column(0, "u", "int4")
-    nothing = Query(Sums(MeasuredRows(Values((unit,)), unit, ()), ()), "")
-    expected = {
-        one: [(False, False)] * 3,
-        rows: [(False, True), (True, True), (False, False)],
-        groups: [(False, True), (True, True), (False, True)],
-        whole: [(False, True), (True, True), (False, True)],
-    }
-    for bounding, ends in expected.items():
-        made = Compiled(nothing, (), (), (), (), bounding, None, 1)
-        assert [bound_cuts.open_ends(made, spec) for spec in (counted, signed, units)] == ends
-    known = Compiled(nothing, (), (), (), (), rows, None, 1, all_rows=True)
-    assert bound_cuts.open_ends(known, counted) == (False, False)
 
 
 @pytest.mark.parametrize(

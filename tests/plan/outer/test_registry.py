@@ -12,9 +12,9 @@ from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.measure.request import MeasurementRequest
 from dpproxy.plan.measure.specs import BasisSpec
 from dpproxy.plan.outer.registry import MAX_MEASUREMENTS, Registry
-from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.skeleton import parse_expression

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpproxy.plan.outer.window_sums import own_sums, read_by_sums, window_sum
+from dpproxy.plan.intervals.window_sums import own_sums, read_by_sums, window_sum
 from dpproxy.sql.dialect import FaithfulPostgres, to_sql
 
 OWN = "SELECT day, {} FROM visits GROUP BY day"

@@ -2,7 +2,7 @@
 
 Knows: PostgreSQL's arithmetic, LEAST and GREATEST (which skip NULLs). Must not know: aggregates, noise. A text has fields
 `{0}`.. for the released bases, `{g0}`.. for how far the true basis may be below, `{h0}`.. for how far it may be above, and
-`{n0}`.. for noise alone. A width is NULL where nothing is known, since bounds may have cut (`bound_cuts.open_ends`). If every
+`{n0}`.. for noise alone. A width is NULL where nothing is known, since bounds may have cut (`ends.column_ends`). If every
 true basis lies in its interval, the true result lies between `low` and `high` (Moore 1966): each operation below encloses the
 results of its operands' intervals, so compositions do. NULL as an end means that nothing is known on that side; no operation
 may take such an end for a number, as LEAST and GREATEST do.

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import plan_harness
 
-from dpproxy.plan.outer.error_numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU, text_with_error_numbers
+from dpproxy.plan.intervals.numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU, text_with_error_numbers
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy import noise_error
 

@@ -10,8 +10,8 @@ from small_expressions import call, column, lit, ref
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.measure.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
-from dpproxy.plan.outer.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.tree.relation import Contribution, ContributionLimits, Rows, Scan
 
 UNIT, X = column(1), column(2)

@@ -16,6 +16,7 @@ Not of mode, whose values have no order.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -24,9 +25,8 @@ from sqlglot import exp
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.measure import output_weights
 from dpproxy.plan.measure.output_weights import Output
+from dpproxy.plan.measure.request import MeasurementRequest
 from dpproxy.plan.measure.specs import Measured, SelectionSpec
-from dpproxy.plan.outer.labels import Labels
-from dpproxy.plan.outer.request import MeasurementRequest
 from dpproxy.sql.dialect import position, to_sql
 
 SIDES = {"low": -1, "high": 1}
@@ -36,12 +36,12 @@ NEAREST = Fraction(1, 2**20)
 
 
 @dataclass(frozen=True)
-class Ends:
+class QuantileEnds:
     """These are the ends of the selections of one measured SELECT, whose released columns are those of `alias`."""
 
     request: MeasurementRequest
     alias: str
-    labels: Labels
+    label_of: Callable[[exp.Expr], str]
     confidence: Fraction
 
     def text(self, found: Measured, node: exp.Expr, name: str, call: exp.Expr, shares: int = 1) -> str:
@@ -50,7 +50,7 @@ class Ends:
         spec = found.selection
         if name not in SIDES or spec is None or spec.values:
             raise _refused(spec, node, name, call)
-        ends = [self._end(found, spec, i, name, f"dpproxy.{name}({self.labels.of(node)})", shares) for i in range(spec.columns)]
+        ends = [self._end(found, spec, i, name, f"dpproxy.{name}({self.label_of(node)})", shares) for i in range(spec.columns)]
         return f"ARRAY[{', '.join(ends)}]" if found.type.endswith("[]") else ends[0]
 
     def value(self, found: Measured) -> str:

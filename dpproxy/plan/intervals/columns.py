@@ -1,17 +1,17 @@
 """The columns of a released source that intervals are made of: half-widths, deviations, excesses of its noise.
 
-Knows: what an `error_intervals.IntervalWriter` has asked for, how rows of the source come about: released cells, sums of them, or
-weighted sums. Must not know: data, scales, which calls of `error_numbers` stand for until the whole statement is planned.
+Knows: what an `writer.IntervalWriter` has asked for, how rows of the source come about: released cells, sums of them, or
+weighted sums. Must not know: data, scales, which calls of `numbers` stand for until the whole statement is planned.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpproxy.plan.measure import bound_cuts
+from dpproxy.plan.intervals.ends import column_ends, sum_ends
+from dpproxy.plan.intervals.numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU, WHOLE
+from dpproxy.plan.intervals.writer import MANY_GROUPS, IntervalWriter
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.outer.error_intervals import MANY_GROUPS, IntervalWriter
-from dpproxy.plan.outer.error_numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU, WHOLE
 from dpproxy.privacy.noise_error import GROWTH
 
 
@@ -54,13 +54,18 @@ def error_columns(
 
     found, among = [], _among(made, writer)
     for i, k in sorted(writer.halves):
-        noise, (below, above) = half(i, k), bound_cuts.open_ends(made, made.specs[i])
-        low = "NULL::numeric" if below else _passed(made, measurement, i, half(i, 2 * k)) if made.threshold == i else noise
-        found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if above else noise} AS h{i}_{k}"]
+        noise, ends = half(i, k), column_ends(made, made.specs[i])
+        low = (
+            "NULL::numeric"
+            if ends.low.is_open
+            else _passed(made, measurement, i, half(i, 2 * k))
+            if made.threshold == i
+            else noise
+        )
+        found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if ends.high.is_open else noise} AS h{i}_{k}"]
     for i in sorted(writer.sums):
-        below, above = bound_cuts.open_ends(made, made.specs[i])
-        some = bool(made.keys) and made.bounding.dense is None  # others are not shown
-        found += [f"{str(not (below or some)).lower()} AS gs{i}", f"{str(not (above or some)).lower()} AS hs{i}"]
+        ends = sum_ends(made, made.specs[i])
+        found += [f"{str(not ends.low.is_open).lower()} AS gs{i}", f"{str(not ends.high.is_open).lower()} AS hs{i}"]
     found += [f"{deviation(i)} AS d{i}" for i in sorted(writer.deviations)]
     mixed = adjusted.measurements if adjusted is not None else (measurement,)
     excesses = {i: [f"{EXCESS}({m}, {i}, {cells})" for m in mixed] for i in sorted(writer.excesses)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.bind.interval_calls import NAMES, interval_call, misplaced_call, refuse_misplaced
+from dpproxy.plan.intervals.calls import NAMES, interval_call, misplaced_call, refuse_misplaced
 from dpproxy.sql.statements import parse
 
 

@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 from sqlglot import exp
 
-from dpproxy.plan.outer.reader_choices import chosen_above
+from dpproxy.plan.intervals.reader_choices import chosen_above
 from dpproxy.sql.dialect import FaithfulPostgres
 
 INNER = "SELECT region, sex AS s, count(*) AS n, dpproxy.low(count(*)) AS l FROM customers GROUP BY region, sex"

@@ -8,7 +8,7 @@ from fractions import Fraction
 import plan_harness
 import pytest
 
-from dpproxy.plan.outer.error_columns import MANY_GROUPS
+from dpproxy.plan.intervals.columns import MANY_GROUPS
 from dpproxy.policy.catalog import Catalog
 from dpproxy.privacy import noise_error
 from dpproxy.privacy.measurement import Basis

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from dpproxy.plan.bind.interval_calls import interval_call
+from dpproxy.plan.intervals.calls import interval_call
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.nodes import nodes
 from dpproxy.sql.output_names import output_name

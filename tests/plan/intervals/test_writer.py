@@ -17,6 +17,7 @@ import pytest
 from accuracy_stage import RELEASES, Seeded, Stage, coverage, told
 
 from dpproxy.errors import Refusal
+from dpproxy.plan.intervals.ends import Ends
 from dpproxy.policy.model import Mechanism
 from dpproxy.privacy import noise_error, noise_scale, noise_tail
 from dpproxy.privacy.loss import Loss
@@ -175,7 +176,7 @@ def test_what_bounds_cut_is_not_ruled_out(stage: Stage, aggregate: str) -> None:
 
 @pytest.mark.parametrize("aggregate", ["count(*)", "sum(qty)"])
 def test_ends_that_forget_what_bounds_cut_would_be_seen(stage: Stage, aggregate: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpproxy.plan.measure.bound_cuts.open_ends", lambda made, spec: (False, False))
+    monkeypatch.setattr("dpproxy.plan.intervals.columns.column_ends", lambda made, spec: Ends())
     assert of_orders(stage, aggregate) < 0.5
 
 

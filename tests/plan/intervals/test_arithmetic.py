@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import duckdb
 import pytest
 
-from dpproxy.plan.measure import enclosures as en
-from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.intervals import arithmetic as en
+from dpproxy.plan.intervals.arithmetic import Range
 
 BASES = 3
 CASES = {1: 100, 2: 60, 3: 30}  # by depth: a deep formula is long

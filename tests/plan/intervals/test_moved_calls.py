@@ -6,8 +6,8 @@ import plan_harness
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.bind.interval_columns import push
 from dpproxy.plan.context import Context
+from dpproxy.plan.intervals.moved_calls import push
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql

@@ -19,7 +19,7 @@ from itertools import islice
 
 from sqlglot import exp
 
-from dpproxy.plan.bind.interval_calls import interval_call
+from dpproxy.plan.intervals.calls import interval_call
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.sql.correlation import names_of
 from dpproxy.sql.dialect import copied, ident, to_sql

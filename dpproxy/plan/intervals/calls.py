@@ -1,6 +1,6 @@
 """Calls of `dpproxy.low(e)`, `dpproxy.high(e)` and `dpproxy.stderr(e)`: which are they, and where they may not stand.
 
-Knows: sqlglot's trees. Must not know: how an interval is computed (`outer.error_intervals`).
+Knows: sqlglot's trees. Must not know: how an interval is computed (`intervals.writer`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """`dpproxy.low(e)`, `dpproxy.high(e)`, `dpproxy.stderr(e)`: how far off a released value may be, as post-processing of it.
 
-Knows: intervals of formulas (`enclosures`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or
+Knows: intervals of formulas (`arithmetic`), sqlglot's arithmetic. Must not know: data, engines. `e` is an aggregate, or
 arithmetic of aggregates, sums of them over windows, keys and constants. With k bases and window sums in it, each is held within
 its interval at 1 - (1 - c) / k, so that all are with probability c (union bound), and interval arithmetic encloses the result:
 coverage is at least c, and often much more. `stderr` is the spread to first order, by differences of one standard deviation to
@@ -9,12 +9,12 @@ together, are a quarter of the spread at most - its noise is the sum of the base
 is narrower, z by Cornish & Fisher's expansion to the fourth cumulant: coverage is c, give or take a percent.
 
 What is enclosed is the true value of the SQL on the data. Where bounds may have cut rows or groups, nothing is known of how
-much: the end on that side is open (`bound_cuts.open_ends`), NULL or, where the type has it, infinite; an average is then within
+much: the end on that side is open (`ends.column_ends`), NULL or, where the type has it, infinite; an average is then within
 its range. The spread is that of noise alone. A group that passed a threshold may be there because its noise was high: of the
-number of units that decided it, the low end allows for that (`error_columns`); where HAVING, or ORDER BY with LIMIT, choose
+number of units that decided it, the low end allows for that (`columns`); where HAVING, or ORDER BY with LIMIT, choose
 groups, there or in a query around (`reader_choices`), so do all ends. A `range` of the policy is taken as true.
 
-Half-widths and deviations are columns of the released source (`error_columns`): `d{basis}` is a deviation,
+Half-widths and deviations are columns of the released source (`columns`): `d{basis}` is a deviation,
 `g{basis}_{k}` and `h{basis}_{k}` are the widths below and above, `n{basis}_{k}` that of noise alone.
 """
 
@@ -27,13 +27,13 @@ from functools import reduce
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.bind.interval_calls import interval_call, misplaced_call
-from dpproxy.plan.measure import durations, enclosures
-from dpproxy.plan.measure.enclosures import Range
+from dpproxy.plan.intervals import arithmetic
+from dpproxy.plan.intervals.arithmetic import Range
+from dpproxy.plan.intervals.calls import interval_call, misplaced_call
+from dpproxy.plan.intervals.quantile_ends import QuantileEnds
+from dpproxy.plan.intervals.window_sums import SumErrors, WindowSum, linear, positive_number, share, straight, whole, window_sum
+from dpproxy.plan.measure import durations
 from dpproxy.plan.measure.specs import Measured
-from dpproxy.plan.outer.quantile_ends import Ends
-from dpproxy.plan.outer.window_errors import SumErrors, linear, positive_number, share, straight, whole
-from dpproxy.plan.outer.window_sums import WindowSum, window_sum
 from dpproxy.sql.dialect import FaithfulPostgres, position, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, function_name
@@ -47,7 +47,7 @@ WIDTHS = "gnh"
 
 _RISING = {"round", "floor", "ceil", "ceiling", "trunc"}
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Range, Range], Range]] = {
-    exp.Add: enclosures.plus, exp.Sub: enclosures.minus, exp.Mul: enclosures.times, exp.Div: enclosures.divided,
+    exp.Add: arithmetic.plus, exp.Sub: arithmetic.minus, exp.Mul: arithmetic.times, exp.Div: arithmetic.divided,
 }  # fmt: skip
 
 
@@ -95,7 +95,7 @@ class IntervalWriter:
     is_aggregate: Callable[[exp.Expr], bool]
     plain: Callable[[exp.Expr], exp.Expr]
     stepped: Callable[[int], bool]
-    ends: Ends
+    ends: QuantileEnds
     all_groups: bool = True  # of one measurement, each a row
     chosen: bool = False  # rows are shown by their released values
     chosen_above: bool = False  # and by queries around this one
@@ -138,7 +138,7 @@ class IntervalWriter:
         self.halves |= {(i, shares) for i in bases}
         fields = {f"v{i}": self._column(i) for i in bases}
         fields |= {f"{width}{i}": f"{self.alias}.{width}{i}_{shares}" for i in bases for width in WIDTHS}
-        text = enclosures.end(found, "low" if name == "low" else "high")
+        text = arithmetic.end(found, "low" if name == "low" else "high")
         text = text.format_map(fields | used.window_fields | self._selected_ends(used, text, node))
         if used.sums:
             return self._held(found, bases, used, text, name == "low")
@@ -180,7 +180,7 @@ class IntervalWriter:
         calls = [n for n in node.this.walk() if self.is_aggregate(n)] if sums is not None else []
         if sums is None or function_name(sums.window.this) != "sum" or not self.is_aggregate(sums.argument):
             return None
-        if len(calls) != 1 or linear(node.this, calls[0], enclosures.constant("")) is None:
+        if len(calls) != 1 or linear(node.this, calls[0], arithmetic.constant("")) is None:
             return None
         (own, own_bases), (added, bases) = self.aggregate(calls[0]), self.aggregate(sums.argument)
         if (own.range, own_bases) != (added.range, bases) or own.range is None or not own.range.positive:
@@ -210,7 +210,7 @@ class IntervalWriter:
         straight. Laterals: t{i} half differences and c{i} second differences of basis i, then their sums."""
         self.deviations |= set(bases)
         self.excesses |= set(bases)
-        free = enclosures.end(found, "free")
+        free = arithmetic.end(found, "free")
         values = {f"v{j}": self._column(j) for j in bases}
 
         def at(**moved: str) -> str:
@@ -240,7 +240,7 @@ class IntervalWriter:
     def _deviation(self, found: Range, bases: tuple[int, ...]) -> str:
         """To first order: the root of the sum of squared half differences."""
         self.deviations |= set(bases)
-        free, terms = enclosures.end(found, "free"), []
+        free, terms = arithmetic.end(found, "free"), []
         for i in bases:
             fields = {f"v{j}": self._column(j) for j in bases}
             up, down = (
@@ -269,7 +269,7 @@ class IntervalWriter:
                 raise _unavailable(call)
             return found, type_
         if not any(self.is_aggregate(n) for n in node.walk()):
-            return enclosures.constant(_escaped(f"({to_sql(self.plain(node))})")), ""
+            return arithmetic.constant(_escaped(f"({to_sql(self.plain(node))})")), ""
         scaled = self._scaled(node, used, call)
         if scaled is not None:
             return scaled, ""
@@ -277,7 +277,7 @@ class IntervalWriter:
         if operation is not None:
             return operation(self._range(node.this, used, call)[0], self._range(node.expression, used, call)[0]), ""
         if isinstance(node, exp.Neg):
-            return enclosures.negated(self._range(node.this, used, call)[0]), ""
+            return arithmetic.negated(self._range(node.this, used, call)[0]), ""
         return self._monotone(node, used, call)
 
     def _scaled(self, node: exp.Expr, used: _Used, call: exp.Expr) -> Range | None:
@@ -288,23 +288,23 @@ class IntervalWriter:
         one, other = node.this, node.expression
         if positive_number(other):
             sign = {exp.Mul: "*", exp.Div: "/", exp.Add: "+"}[type(node)]
-            return enclosures.rising(self._range(one, used, call)[0], lambda x: f"({x} {sign} {to_sql(other)})")
+            return arithmetic.rising(self._range(one, used, call)[0], lambda x: f"({x} {sign} {to_sql(other)})")
         if positive_number(one) and not isinstance(node, exp.Div):
             sign = "*" if isinstance(node, exp.Mul) else "+"
-            return enclosures.rising(self._range(other, used, call)[0], lambda x: f"({to_sql(one)} {sign} {x})")
+            return arithmetic.rising(self._range(other, used, call)[0], lambda x: f"({to_sql(one)} {sign} {x})")
         return None
 
     def _monotone(self, node: exp.Expr, used: _Used, call: exp.Expr) -> tuple[Range, str]:
         """Casts to numbers, rounding, NULLIF(x, 0) (a divisor's guard: dividing guards itself)."""
         if isinstance(node, exp.Cast) and type_name(node.to) in NUMBERS:
             target = to_sql(node.to)
-            return enclosures.rising(self._range(node.this, used, call)[0], lambda x: f"CAST({x} AS {target})"), ""
+            return arithmetic.rising(self._range(node.this, used, call)[0], lambda x: f"CAST({x} AS {target})"), ""
         name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
         arguments = node.expressions
         rest = arguments[1:] if name else []
         if name in _RISING and all(isinstance(a, exp.Literal) for a in rest):
             more = "".join(f", {to_sql(a)}" for a in rest)
-            return enclosures.rising(self._range(arguments[0], used, call)[0], lambda x: f"{name}({x}{more})"), ""
+            return arithmetic.rising(self._range(arguments[0], used, call)[0], lambda x: f"{name}({x}{more})"), ""
         if name == "nullif" and [to_sql(a) for a in rest] == ["0"]:
             return self._range(arguments[0], used, call)[0], ""
         if isinstance(node, exp.Nullif) and to_sql(node.expression) == "0":
@@ -323,14 +323,14 @@ class IntervalWriter:
         several = name in ("greatest", "least") and all(self._selects(part) for part in held)
         if not (len(held) == 1 or several) or not all(isinstance(part, exp.Literal) and not part.is_string for part in rest):
             return None
-        joined = enclosures.greatest if name == "greatest" else enclosures.least
+        joined = arithmetic.greatest if name == "greatest" else arithmetic.least
         found = reduce(joined, [self._range(part, used, call)[0] for part in held])
         if name in ("greatest", "least"):
-            bound = enclosures.at_least if name == "greatest" else enclosures.at_most
+            bound = arithmetic.at_least if name == "greatest" else arithmetic.at_most
             return reduce(lambda a, part: bound(a, to_sql(part)), rest, found)
         if name == "coalesce" and all(function_name(n) in ("sum", "count") for n in aggregate_calls(held[0])):
             rest = [part for part in rest if float(part.this)]  # a sum of nothing is 0 here, never NULL
-        return reduce(lambda a, part: enclosures.hull(a, to_sql(part)), rest, found)
+        return reduce(lambda a, part: arithmetic.hull(a, to_sql(part)), rest, found)
 
     def _selects(self, node: exp.Expr) -> bool:
         return all(self.aggregate(call)[0].selection is not None for call in aggregate_calls(node))
