@@ -44,8 +44,8 @@ from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.plan.intervals.ends import endless_told
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical
-from dpproxy.plan.report import cuts
-from dpproxy.plan.report.left_out import left_out_told
+from dpproxy.plan.report import omissions
+from dpproxy.plan.report.omissions import left_out_told
 from dpproxy.plan.report.typical_error import typical_errors_told, worst_error
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.vector_loss import loss_together
@@ -102,7 +102,7 @@ async def _said(dataset: Dataset, plan: Plan, values: Values) -> tuple[str, ...]
     texts = remembered.find(plan, values)
     if texts is None:
         unseen = "; ".join(plan.hidden)
-        cut = cuts.cuts_told(plan.measured_cuts, values, plan.cuts)
+        cut = omissions.cuts_told(plan.measured_cuts, values, plan.cuts)
         again = MOVING if plan.moving else ""
         out = left_out_told(plan.left_out, plan.unitless)
         texts = (await of_values(plan, values, typical_errors_told), cut, unseen, out, again)

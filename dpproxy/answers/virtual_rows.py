@@ -16,7 +16,7 @@ from dpproxy.budget_windows import WINDOWS
 from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.ledger.ledger import Standing, decimal
 from dpproxy.plan.model import LeftOut
-from dpproxy.plan.report.left_out import rows_text
+from dpproxy.plan.report.omissions import rows_text
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.policy.scalars import length_text

@@ -52,14 +52,14 @@ from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.noise_scales import calibrate
 from dpproxy.plan.model import Cut, Input, Plan
 from dpproxy.plan.outer import totals
-from dpproxy.plan.outer.measurer import StatementMeasurer
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.safe_division import with_safe_division
+from dpproxy.plan.outer.staging import StatementMeasurer
 from dpproxy.plan.outer.totals import Totals
 from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
-from dpproxy.plan.report.hidden_groups import hidden_groups
+from dpproxy.plan.report.omissions import hidden_groups
 from dpproxy.plan.report.proof import with_proofs
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten

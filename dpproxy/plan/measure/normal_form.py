@@ -9,17 +9,20 @@ cost an analyst budget, never privacy.
 The steps that a relation goes through are one tuple (`normal_steps.STEPS`); here is what they share: the names to sort by, and
 the form of expressions. Columns are named after their tables while sorting, never after their numbers, which follow the client's
 spelling.
+
+Within an expression nested operands are flattened, and constants are compared or computed: each such exchange keeps the value on
+every database, NULLs included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from dpproxy.plan.measure.expression_folding import FOLDED, compared, flat, folded
 from dpproxy.plan.measure.normal_steps import STEPS, check_rows, check_step
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.operations.catalogue import operation
@@ -195,3 +198,31 @@ class _Form:
         constants = isinstance(a, Lit | Hole), isinstance(b, Lit | Hole)
         swap = constants[0] if any(constants) else mirrored == expr.op and self.text(b) < self.text(a)
         return replace(expr, op=mirrored, args=(b, a)) if swap else expr
+
+
+FOLDED: Mapping[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+INT32 = 2**31 - 1  # beyond, PostgreSQL may refuse what folding would allow
+
+
+def flat(expr: Expr, op: str) -> tuple[Expr, ...]:
+    if isinstance(expr, Call) and expr.op == op:
+        return tuple(e for arg in expr.args for e in flat(arg, op))
+    return (expr,)
+
+
+def compared(expr: Call, a: Lit, b: Lit) -> Expr:
+    """Fold a comparison of two constants, such as `1 = 1`. Different texts are different values of whole numbers and texts
+    alone."""
+    if a.text is None or b.text is None or a.type != b.type or expr.op not in ("=", "<>"):
+        return expr
+    same = int(a.text) == int(b.text) if a.type in INTEGERS else a.text == b.text
+    if not same and a.type not in (*INTEGERS, "text", "varchar"):
+        return expr
+    return TRUE if same == (expr.op == "=") else FALSE
+
+
+def folded(expr: Call, a: Lit, b: Lit) -> Expr:
+    if a.text is None or b.text is None or a.type not in INTEGERS or b.type not in INTEGERS:
+        return expr
+    value = FOLDED[expr.op](int(a.text), int(b.text))
+    return Lit(expr.type, str(value)) if abs(value) <= INT32 and expr.type != "int2" else expr

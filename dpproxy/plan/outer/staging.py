@@ -1,6 +1,8 @@
-"""Released values that are needed below a measurement: the facade computes them first, then they are constants.
+"""Where rows of units become released values: measured SELECTs, and values that are needed below another measurement.
 
-Knows: trees of released queries, their types and CTEs. Must not know: private rows, engines.
+Knows: how a SELECT is rewritten and registered; trees of released queries, their types and CTEs. Must not know: private rows,
+engines, how queries are bound. `StatementMeasurer` implements `protocols.Measurer`, which binding calls. Released values that a
+measurement needs below it are computed first, by the facade; then they are constants.
 """
 
 from __future__ import annotations
@@ -10,11 +12,15 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item, ReleasedResult, alias_columns, renamed
+from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.measure.row_costs import most_staged_rows
 from dpproxy.plan.outer.array_sources import session_local
+from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
+from dpproxy.plan.outer.released_source import released_source
 from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.outer.staged_rows import known_sizes, output_bounds, rows_as_json
 from dpproxy.plan.outer.types import TreeTypes
@@ -97,3 +103,25 @@ def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
     bodies = ", ".join(f'"{name}" AS ({to_sql(body)})' for name, body in ctes.items())
     word = "WITH RECURSIVE" if any(mentions(body, name) for name, body in ctes.items()) else "WITH"
     return f"{word} {bodies} SELECT * FROM ({to_sql(tree)}) AS dpproxy_staged"
+
+
+@dataclass
+class StatementMeasurer(Stager):
+    """This is a stager that measures as well, for one statement."""
+
+    def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
+        rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)
+        tree = rewriter.rewrite()
+        if not rewriter.request.empty:
+            select.set("from_", exp.From(this=released_source(self.registry, rewriter, rows)))
+        elif rewriter.shares:
+            select.set("from_", None)  # its aggregates are read from sources of their own
+        else:
+            raise unsupported("a query with neither keys nor aggregates", "Select an aggregate: count(*).")
+        return ReleasedResult(tree, True)
+
+    def constant(self, sql: str, type_: str) -> Expr:
+        return self.registry.constant(sql, type_)
+
+    def virtual(self, node: exp.Table, name: str) -> None:
+        self.registry.virtual(node, name)

@@ -24,8 +24,7 @@ from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report import rank_errors
-from dpproxy.plan.report.hidden_groups import hidden_text
-from dpproxy.plan.report.left_out import rows_text
+from dpproxy.plan.report.omissions import hidden_text, rows_text
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
 from dpproxy.privacy.noise_error import each, half_width, sum_half_width

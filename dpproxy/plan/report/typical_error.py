@@ -1,4 +1,4 @@
-"""What is said after an answer: how far off it typically is (PRIVACY.md section 7; `cuts` says what bounds cut).
+"""What is said after an answer: how far off it typically is (PRIVACY.md section 7; `omissions` says what bounds cut).
 
 Knows: a plan's noise, what its columns are for, released values. Must not know: exact values. Everything said follows from the
 plan and from what was released.

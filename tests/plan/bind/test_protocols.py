@@ -8,7 +8,7 @@ import pytest
 
 from dpproxy.plan.bind.protocols import Measurer, Queries
 from dpproxy.plan.bind.queries import QueryBinder
-from dpproxy.plan.outer.measurer import StatementMeasurer
+from dpproxy.plan.outer.staging import StatementMeasurer
 
 
 @pytest.mark.parametrize(("protocol", "kept_by"), [(Queries, QueryBinder), (Measurer, StatementMeasurer)])

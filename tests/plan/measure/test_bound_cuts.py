@@ -13,7 +13,7 @@ from plan_harness import Sensitivity, Shop
 
 from dpproxy.amounts import MICRO
 from dpproxy.plan.model import Plan
-from dpproxy.plan.report import cuts
+from dpproxy.plan.report import omissions
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.privacy.noise_error import deviation, half_width
@@ -134,9 +134,12 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     said = (
         "bounds cut about 12 % of customers (`rows_per_group`: 3 rows of a customer in a group, `groups`: 2 groups of a customer)"
     )
-    assert cuts.cuts_told(made.measured_cuts, values, made.cuts) == f"{said}; bounds that may have cut something: `range` of qty"
-    assert cuts.cuts_told(made.measured_cuts, {}, ()) == ""
-    assert cuts.cuts_told((), {}, ("x",)) == "bounds that may have cut something: x"
+    assert (
+        omissions.cuts_told(made.measured_cuts, values, made.cuts)
+        == f"{said}; bounds that may have cut something: `range` of qty"
+    )
+    assert omissions.cuts_told(made.measured_cuts, {}, ()) == ""
+    assert omissions.cuts_told((), {}, ("x",)) == "bounds that may have cut something: x"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from small_expressions import call, column, lit, ref, same
 
-from dpproxy.plan.measure.expression_folding import INT32, compared, flat, folded
+from dpproxy.plan.measure.normal_form import INT32, compared, flat, folded
 from dpproxy.tree.expr import FALSE, TRUE, Lit
 
 COLUMNS = [column(i) for i in range(1, 7)]

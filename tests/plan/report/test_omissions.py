@@ -1,4 +1,4 @@
-"""Groups that are too small to be shown: what is said of them is how often the door shows them."""
+"""What is said of what an answer leaves out: what bounds cut, rows in no declared group, groups of too few units."""
 
 from __future__ import annotations
 
@@ -9,9 +9,54 @@ import plan_harness
 import pytest
 
 from dpproxy.mechanisms import sampler
-from dpproxy.plan.model import Plan
-from dpproxy.plan.report.hidden_groups import sizes
+from dpproxy.plan.model import Cut, LeftOut, Plan
+from dpproxy.plan.report import omissions
+from dpproxy.plan.report.omissions import left_out_told, rows_text, sizes
 from dpproxy.policy.catalog import Catalog
+
+ROWS, GROUPS = Cut(0, "customers", ("3 rows",)), Cut(2, "customers", ("2 groups",))
+VALUES = {0: [np.array([200]), np.array([50])], 2: [np.array([200]), np.array([2])]}
+
+
+@pytest.mark.parametrize(
+    ("units", "beyond", "said"),
+    [
+        (100, -3, "about 0 %"),
+        (100, 130, "about 100 %"),
+        (0, 5, "an unknown share"),
+        (-4, -2, "an unknown share"),
+        (3000, 10, "about 0.33 %"),
+    ],
+)
+def test_noisy_shares(units: int, beyond: int, said: str) -> None:
+    told = omissions.share_cut(Cut(0, "customers", ("3 rows",)), [np.array([units]), np.array([beyond])])
+    assert told.startswith(said)
+    assert told.endswith("(3 rows)")
+
+
+def test_what_is_measured_comes_first_and_each_once() -> None:
+    said = "bounds cut about 25 % of customers (3 rows); bounds cut about 1 % of customers (2 groups); "
+    assert omissions.cuts_told((ROWS, GROUPS, ROWS), VALUES, ("x", "y")) == f"{said}bounds that may have cut something: x, y"
+
+
+def test_of_what_is_not_released_nothing_is_told() -> None:
+    assert omissions.cuts_told((ROWS, GROUPS), {2: VALUES[2]}, ()) == "bounds cut about 1 % of customers (2 groups)"
+    assert omissions.cuts_told((ROWS,), {}, ()) == ""
+
+
+def test_words() -> None:
+    assert rows_text(LeftOut("day", True)) == "rows whose day is NULL (`nulls`)"
+    assert rows_text(LeftOut("day", True, "range")) == "rows whose day is NULL (`nulls`) or outside its declared `range`"
+    assert rows_text(LeftOut("kind", False, "values")) == "rows whose kind is not one of its declared values (`values`)"
+
+
+def test_a_notice_names_both_kinds_of_rows() -> None:
+    assert left_out_told((), ()) == ""
+    assert left_out_told([LeftOut("day", True)], ["rows of flights whose tailnum is NULL (they belong to no plane)"]) == (
+        "not counted, if there are any: rows whose day is NULL (`nulls`), "
+        "rows of flights whose tailnum is NULL (they belong to no plane)"
+    )
+
 
 BY_CATEGORY = "SELECT category, count(*) FROM orders GROUP BY 1"
 

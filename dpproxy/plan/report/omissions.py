@@ -1,21 +1,62 @@
-"""What is said of groups that an answer leaves out because too few units share them: how many are too few, in numbers.
+"""What an answer leaves out, in words: what bounds cut, rows in no declared group, groups that too few units share.
 
-Knows: thresholds, noise, how contributions to several groups are bounded. Must not know: data. A group is shown when its noisy
-number of units reaches the threshold: as often as not at the threshold itself, nearly always where the noise is unlikely to
-take it below. A unit that is in many groups is kept to some of them, or counts for a part in each: groups of such units have to
-be larger, and without being told an analyst would take them for empty.
+Knows: the bounds of a plan, thresholds and noise, released numbers of the measurements that count what bounds cut. Must not know:
+exact values. What is said follows from the plan and from released numbers, so nothing is charged for saying it. Whether there are
+rows that no group counts is not said to analysts, but to the policy's author (`dpproxy policy check`).
+
+A group is shown when its noisy number of units reaches the threshold: as often as not at the threshold itself, nearly always
+where the noise is unlikely to take it below. A unit that is in many groups is kept to some of them, or counts for a part in each.
+Groups of such units have to be larger; an analyst who is not told takes them for empty.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import Bounding
+from dpproxy.plan.model import Cut, LeftOut
+from dpproxy.plan.report.typical_error import Values
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import half_width
+
+
+def cuts_told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequence[str]) -> str:
+    """Say what bounds cut, and which bounds may cut something that nothing measures.
+
+    For example: `bounds cut about 12 % of customers (3 rows of a customer in a group)`.
+    """
+    said = [f"bounds cut {share_cut(cut, values[cut.measurement])}" for cut in cuts if cut.measurement in values]
+    return "; ".join([*dict.fromkeys(said), *([f"bounds that may have cut something: {', '.join(bounds)}"] if bounds else [])])
+
+
+def share_cut(cut: Cut, values: Values) -> str:
+    """Say which part of the units bounds cut. Both numbers are noisy: where hardly any unit was counted, no part is told."""
+    units, beyond = (int(column[0]) for column in values)
+    bounds = f"({', '.join(cut.bounds)})"
+    if units < 1:
+        return f"an unknown share: there are too few {cut.units} to say {bounds}"
+    percent = float(100 * min(max(Fraction(beyond, units), Fraction(0)), Fraction(1)))
+    return f"about {percent:.{0 if percent >= 10 else 2}{'f' if percent >= 10 else 'g'}} % of {cut.units} {bounds}"
+
+
+_OTHERS = {"values": "not one of its declared values (`values`)", "range": "outside its declared `range`", "": ""}
+
+
+def rows_text(out: LeftOut) -> str:
+    """Say which rows of a column are meant, and the setting of the policy that decides it."""
+    reasons = ["NULL (`nulls`)"] if out.nulls else []
+    reasons += [_OTHERS[out.others]] if out.others else []
+    return f"rows whose {out.column} is {' or '.join(reasons)}"
+
+
+def left_out_told(out: Sequence[LeftOut], unitless: Sequence[str]) -> str:
+    """Say in a notice what is not counted; empty where everything is."""
+    said = [*map(rows_text, out), *unitless]
+    return f"not counted, if there are any: {', '.join(said)}" if said else ""
+
 
 NEARLY = Fraction(9, 10)
 """Noise is within its half-width with this probability, and below it with half of what is left: 95 % of groups are shown."""
