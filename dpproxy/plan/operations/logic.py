@@ -89,7 +89,8 @@ LOGIC = (
         spark="greatest({all:w|, })",
     ),
     Operation(
-        name="nullif", takes="i[inf]>i|n[inf]>n|f[inf]>f|tt>t|bb>b|d[dp]>d|p[dp]>p|vv>v|cc>c|uu>u", nulls=Nulls.OTHERS,
+        name="nullif", takes="i[inf]>i|n[inf]>n|f[inf]>f|tt>t|bb>b|d[dp]>d|p[dp]>p|vv>v|cc>c|uu>u",
+        nulls=Nulls.FIRST_OR_OTHERS,
         bound=bounds.first, grid=bounds.grid_of_first, length=lengths.first, chooses=True,
         duckdb="CASE WHEN {0:c} = {1:c} THEN NULL ELSE {0} END", postgres="(CASE WHEN {0:c} = {1:c} THEN NULL ELSE {0} END)",
         spark="(CASE WHEN {0:c} = {1:c} THEN NULL ELSE {0} END)",

@@ -5,7 +5,7 @@ relations. An operation is a name in a tree (`Call.op`); all else that a room ne
 new one is a new row. A field is data where the operation alone decides, and a function where its operands do.
 
 A spelling is a template of `str.format` over the operands: `{0}` is the first as it stands, `{0:f}` in the form that an engine
-calls `f` (`engines.base`), `{all:|, }` all of them with commas between, `{whole}` the engine's type of the result.
+calls `f` (`engines.base.Engine.operand`), `{all:|, }` all of them with commas between, `{whole}` the engine's type of the result.
 A template may write an operand several times. Where a template does not suffice, `By` names a method of the engine.
 """
 
@@ -31,18 +31,21 @@ class Nulls(Enum):
     OPERAND = "where an operand is"
     DIVISOR = "where an operand is, and where the divisor is 0"
     OTHERS = "where an operand is, and for some values that are not"
+    FIRST = "where the first operand is"
+    FIRST_OR_OTHERS = "where the first operand is, and for some values that are not"
     LOGIC = "where an operand is and the others do not decide"
     ALL = "where all operands are"
+
+    def decides(self, place: int) -> bool:
+        """Tell whether it is NULL whenever the operand at this place is."""
+        if self in (Nulls.FIRST, Nulls.FIRST_OR_OTHERS):
+            return place == 0
+        return self in (Nulls.OPERAND, Nulls.DIVISOR, Nulls.OTHERS)
 
     @property
     def lenient(self) -> bool:
         """Whether something else than NULL can be made of an operand that is NULL."""
-        return self in (Nulls.NEVER, Nulls.LOGIC, Nulls.ALL)
-
-    @property
-    def follows(self) -> bool:
-        """Whether it is never NULL unless an operand is, divisors of 0 aside."""
-        return self not in (Nulls.NEVER, Nulls.OTHERS)
+        return self not in (Nulls.OPERAND, Nulls.DIVISOR, Nulls.OTHERS)
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,8 @@ class Operation:
     """One operation.
 
     `takes`: signatures, patterns of the operands' kinds and the result's (`KINDS`). `functions`: what PostgreSQL calls it, where
-    a call of a function is this operation and nothing more; `operands` and `result` are then the types it is called with and has.
+    a call of a function is this operation and nothing more; `operands` and `result` are then what it is called with, a letter
+    of `plan.functions.plain` each, and the type it has.
     """
 
     name: str

@@ -118,7 +118,7 @@ TEXTS = (
         postgres=by("split_part"), spark="split_part({0}, {1}, NULLIF({2:p}, 0))", length=lengths.first, part=True,
     ),
     _grown("concat", "[tinfbdpu]+>t", "({all:g| || })", lengths.total),
-    _grown("concat_ws", "tt+>t", "concat_ws({all:g|, })", lengths.joined, Nulls.OTHERS),
+    _grown("concat_ws", "tt+>t", "concat_ws({all:g|, })", lengths.joined, Nulls.FIRST),
     _grown("replace", "ttt>t", "replace({all:g|, })", lengths.replaced, functions=("replace",), operands="ttt", result="text"),
     _grown("repeat", "ti>t", "repeat({0:g}, {1:n})", lengths.repeated),
     _grown(

@@ -188,8 +188,10 @@ def _call_may_be_null(nulls: Nulls, args: Sequence[Expr], declared: bool) -> boo
             return all(_may_be_null(a, declared) for a in args)
         case Nulls.DIVISOR if any(not isinstance(d, Lit) or d.text in (None, "0") for d in args[1:]):
             return True
-        case Nulls.OTHERS:
+        case Nulls.OTHERS | Nulls.FIRST_OR_OTHERS:
             return True
+        case Nulls.FIRST:
+            return _may_be_null(args[0], declared)
         case _:
             return any(_may_be_null(a, declared) for a in args)
 

@@ -37,7 +37,7 @@ def _vanishes(expr: Expr, kept: frozenset[int]) -> bool:
             nulls = operation(op).nulls
             if nulls in (Nulls.LOGIC, Nulls.ALL):
                 return all(_vanishes(a, kept) for a in args)
-            return not nulls.lenient and any(_vanishes(a, kept) for a in args)
+            return any(nulls.decides(i) and _vanishes(a, kept) for i, a in enumerate(args))
         case _:
             return False
 
