@@ -16,7 +16,7 @@ import typer
 from dpproxy import __version__
 from dpproxy.authoring.app import policy_app
 from dpproxy.errors import OperatorError
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import find_binaries
 from dpproxy.late_commands import register
 
 commands = typer.Typer(

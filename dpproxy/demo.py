@@ -28,7 +28,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 
 from dpproxy.demo_data import make_shop
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import find_binaries
 from dpproxy.serve.launch import LaunchError, Proxy, end_on_sigterm, launched
 
 ROOT: Final = Path(__file__).resolve().parent.parent

@@ -23,7 +23,7 @@ import duckdb
 import psycopg
 from ruamel.yaml import YAML
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 
 PASSWORD = "bench"

@@ -29,7 +29,7 @@ from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.privacy.measurement import Measurement
 
 Sample = tuple[float, float]  # seconds: of the clock, of processors

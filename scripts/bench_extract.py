@@ -34,7 +34,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Accelerate, PostgresBackend, Role
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.serve.data_checks import checked_catalog
 from dpproxy.serve.extracts import open_data

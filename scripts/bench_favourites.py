@@ -21,7 +21,7 @@ import numpy.typing as npt
 import psycopg
 import pyarrow as pa
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.privacy.noise_scale import gaussian_sigmas
 from dpproxy.serve.launch import launched
 

@@ -23,7 +23,7 @@ from bench_duckdb import DATABASE, ROWS, Bench
 from dpproxy.acceleration.preparation import stored_tables
 from dpproxy.engines import stored_stages
 from dpproxy.plan.pipeline import planning
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 
 ORDERS = 10_000_000
 """At scale 1."""

@@ -28,7 +28,7 @@ from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend, Role
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.privacy.measurement import Measurement
 
 SETTINGS = {"shared_buffers": "512MB", "max_wal_size": "4GB"}

@@ -17,7 +17,7 @@ import numpy as np
 import psycopg
 from bench_favourites import CATEGORIES, MOST, PASSWORD, POLICY, ROWS, Float64, Orders, made, shop, stored, text
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 
 PARTS = (

@@ -25,7 +25,7 @@ from pathlib import Path
 import asyncpg
 import psutil
 
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import find_binaries
 from dpproxy.serve.launch import LaunchError, Proxy
 
 PASSWORD = {"PGPASSWORD": "ada"}  # of policies/shop.yaml

@@ -19,7 +19,7 @@ from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft,
 from dpproxy.authoring.init_command import describe
 from dpproxy.authoring.schema_facts import Link, own_key
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.table_terms import TableName
 
 USER = "analyst"  # the password is the same word

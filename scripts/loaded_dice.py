@@ -28,9 +28,8 @@ from dpproxy.answers import charge_round as rounds
 from dpproxy.cli import app
 from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms import release as releasing
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
 from dpproxy.mechanisms.exponential import Runs
-from dpproxy.mechanisms.noise import Noise, exact_loss, saturate
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, Noise, Released, exact_loss, saturate
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import registry

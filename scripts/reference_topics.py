@@ -130,7 +130,7 @@ TOPICS = (
         "Some ways to send a statement do not work over private tables.",
         "Send the query itself, with `client_encoding` UTF8.",
         ("session/client.py", "session/conductor.py", "session/description.py", "session/encodings.py", "session/extended_query.py",
-         "session/private_statement.py", "session/rehearsal.py", "session/sql_prepare.py", "session/session_settings.py"),
+         "session/private_statement.py", "session/statement_answers.py", "session/sql_prepare.py", "session/session_settings.py"),
         ("FEATURE_NOT_SUPPORTED", "UNTRANSLATABLE_CHARACTER", "UNDEFINED_OBJECT", "PROTOCOL_VIOLATION"),
     ),
     Topic(

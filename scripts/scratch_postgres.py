@@ -22,8 +22,7 @@ from typing import Any
 
 import psycopg
 
-from dpproxy.facade.account import choose_account, choose_place
-from dpproxy.facade.binaries import find_binaries, wheel_folder
+from dpproxy.facade.account import choose_account, choose_place, find_binaries, wheel_folder
 from dpproxy.facade.server import Bounds, EmbeddedServer
 
 

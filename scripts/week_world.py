@@ -37,7 +37,7 @@ from typer.testing import CliRunner
 from dpproxy.cli import commands
 from dpproxy.console.tokens import give
 from dpproxy.errors import OperatorError
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -30,7 +30,7 @@ from dpproxy.console.tokens import digest, digests
 from dpproxy.ledger.ledger import LedgerError
 from dpproxy.operations.audit import FILE, account
 from dpproxy.operations.requests import OperationError
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.telemetry.events import COMMON, EVENTS
 from tests.worlds.running import SAFETY, Running

@@ -22,7 +22,7 @@ from dpproxy.answers.standings import limit
 from dpproxy.cli import commands
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, Limits, charge
 from dpproxy.policy.load import load_file
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.privacy.loss import Loss
 from dpproxy.records.place import ledger_key, place_of, read_secret
 from dpproxy.serve.launch import LaunchError, launched

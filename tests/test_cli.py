@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from dpproxy.cli import commands
 from dpproxy.policy.load import digest_of
-from dpproxy.policy.password import parse_verifier
+from dpproxy.policy.people import parse_verifier
 from dpproxy.serve.launch import launched
 
 POLICY = """

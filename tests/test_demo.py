@@ -12,7 +12,7 @@ import pytest
 
 from dpproxy import demo
 from dpproxy.demo import TOUR, DemoError, Step, connection, free_or_any, run_tour, serve
-from dpproxy.facade.binaries import Binaries
+from dpproxy.facade.account import Binaries
 from dpproxy.policy.load import load_file
 from dpproxy.serve.launch import LaunchError, Proxy
 

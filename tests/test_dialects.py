@@ -18,7 +18,7 @@ from dpproxy.errors import Refusal
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.review.verdicts import Bench, Refused
-from dpproxy.sql.session_reach import check_allowed
+from dpproxy.sql.repeatability import check_allowed
 from dpproxy.sql.statements import split
 from tests.worlds import dialects
 

@@ -17,7 +17,7 @@ import duckdb
 import pytest
 
 import dpproxy
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 
 PAGE: Final = (Path(__file__).resolve().parents[1] / "docs" / "reference" / "python.md").read_text()
 POLICY: Final = """

@@ -23,8 +23,8 @@ from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.statement_end import internal
 from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.backends.base import in_measuring_thread
-from dpproxy.facade.copytext import column_text
-from dpproxy.mechanisms.exact_answers import Int64, Released
+from dpproxy.facade.database import column_text
+from dpproxy.mechanisms.noise import Int64, Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.reuse.lookup import AnswerLookup

@@ -40,7 +40,7 @@ from dpproxy.answers.table_standing import NOT_THERE
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread
 from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, LOCK_NOT_AVAILABLE, Refusal
 from dpproxy.ledger.ledger import Standing, amounts
-from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.noise import Int64
 from dpproxy.plan.intervals.ends import endless_told
 from dpproxy.plan.measure.moving_constants import MOVING
 from dpproxy.plan.model import Plan, Typical

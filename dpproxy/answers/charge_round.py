@@ -24,8 +24,8 @@ from dpproxy.answers.statement_end import TIMEOUT, Ending, Grid, incident, inter
 from dpproxy.backends.base import Runner, in_measuring_thread
 from dpproxy.errors import AFTER_CHARGE, QUERY_CANCELED, Refusal
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, ChargeRequest, Suspended
-from dpproxy.mechanisms.exact_answers import Released
 from dpproxy.mechanisms.key_rounds import found_first
+from dpproxy.mechanisms.noise import Released
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement

@@ -23,20 +23,18 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.facade import Rooms
 from dpproxy.facade.sample import Size, sample
 from dpproxy.ledger.ledger import Charge, Ledger, Limits
-from dpproxy.limits.engine_seats import Seats
-from dpproxy.limits.side_threads import SideThreads
-from dpproxy.mechanisms.exact_answers import Released
-from dpproxy.mechanisms.noise import Noise
+from dpproxy.limits.side_threads import Seats, SideThreads
+from dpproxy.mechanisms.noise import Noise, Released
 from dpproxy.operations.pauses import Pauses
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.reuse.lookup import RecentNotices, Reuse
 from dpproxy.reuse.spelled_values import Spell
-from dpproxy.sql.aliases import FOREIGN
-from dpproxy.sql.budget_call import NAME as BUDGET_CALL
-from dpproxy.sql.session_reach import BEYOND_WORDS
-from dpproxy.sql.signals import SIGNALS
+from dpproxy.sql.privacy_clauses import NAME as BUDGET_CALL
+from dpproxy.sql.repeatability import BEYOND_WORDS
+from dpproxy.sql.statements import SIGNALS
+from dpproxy.sql.translation import FOREIGN
 from dpproxy.table_terms import TableName
 from dpproxy.telemetry.tallies import Tallies
 

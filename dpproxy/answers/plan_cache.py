@@ -1,9 +1,9 @@
 """The planner as the session sees it: texts to statements, statements to plans, remembered.
 
-Knows: the functions of `sql` and `plan`. Must not know: connections, budgets, data. A plan is a pure function of the
-policy, the statement, the settings, the parameter types and what the clock shows of the time that the statement looks at
-(`sql.clock`), so it is kept by exactly these. A plan for one time of day is not kept: it is not asked for again. This is the only
-file of the room that calls the planner.
+Knows: the functions of `sql` and `plan`. Must not know: connections, budgets, data. A plan is a pure function of the policy,
+the statement, the settings, the parameter types and what the clock shows of the time that the statement looks at
+(`sql.repeatability`), so it is kept by exactly these. A plan for one time of day is not kept: it is not asked for again. This
+is the only file of the room that calls the planner.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.aliases import spelled_out
-from dpproxy.sql.back_quotes import in_double_quotes
-from dpproxy.sql.budget_call import as_table
-from dpproxy.sql.clock import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.effort import Stop, stoppable
 from dpproxy.sql.person_aggregates import Units
-from dpproxy.sql.privacy_clauses import written
+from dpproxy.sql.privacy_clauses import as_table, in_double_quotes, written
+from dpproxy.sql.repeatability import CLOCK, CLOSENESS, Reading, reading, shown
 from dpproxy.sql.statements import Statement, split
 from dpproxy.sql.template import Dialect
+from dpproxy.sql.translation import spelled_out
 
 TEXTS = 1024  # texts whose statements are remembered: a dashboard's worth
 PLANS = 512  # plans remembered
@@ -128,7 +126,7 @@ class Known:
 
 
 def _spelled_out(statement: Statement, known: Known) -> Statement:
-    """With output names where only other engines know them (`sql.aliases`), and in our words what they say of privacy. Raises
+    """With output names where only other engines know them (`sql.translation`), and in our words what they say of privacy. Raises
     Refusal of that."""
     clause = written(statement.query, known.units)
     if clause is not None:

@@ -13,7 +13,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.statement_end import Ending
 from dpproxy.plan.model import Plan
 from dpproxy.sql.settings import ReuseMode
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 
 Literals = list[bytes | None]
 """Arrays of the outer query as array literals; None for those that are not released yet."""

@@ -161,7 +161,7 @@ class ClaimStanding:
 # the table whole. Of a table that is closed each statement looks anew; those that ask at once share a look.
 #
 # A refusal tells nothing of rows. A failure, which may depend on them, decides no more than when there is a look. What the look
-# sees is names, types and rights (`policy.probes` read no row). And who is told of the failure waits for the look, nobody else.
+# sees is names, types and rights (`policy.grants` read no row). And who is told of the failure waits for the look, nobody else.
 
 
 PATIENCE: Final = 5.0

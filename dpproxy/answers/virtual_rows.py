@@ -17,10 +17,10 @@ from dpproxy.facade.ddl import column_type, readable, visible_columns
 from dpproxy.ledger.ledger import Standing, decimal
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.omissions import rows_text
+from dpproxy.policy.data_claims import told, unitless_rows
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.policy.scalars import length_text
-from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.sql.types import INTEGERS, TIMES
 from dpproxy.table_terms import TableName
 

@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from dpproxy.audit.movement import Cells, Exactly, place, rows_of
 from dpproxy.mechanisms import running_columns, step_columns
-from dpproxy.mechanisms.exact_answers import FoundGroups, Int64, Released
-from dpproxy.mechanisms.noise import LIMIT, exact_loss, saturate
+from dpproxy.mechanisms.noise import LIMIT, FoundGroups, Int64, Released, exact_loss, saturate
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import deviation
 from dpproxy.privacy.noise_scale import MechanismName

@@ -21,8 +21,7 @@ from dpproxy.audit.door_account import Call
 from dpproxy.audit.subject import Subject
 from dpproxy.ledger.ledger import Charge, ChargeRequest, Ledger
 from dpproxy.mechanisms import release as door
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
-from dpproxy.mechanisms.noise import Noise
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, Noise, Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise, OwnNoise
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Measurement

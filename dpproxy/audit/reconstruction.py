@@ -22,8 +22,7 @@ from dpproxy.audit.black_box import Attack, Point, point
 from dpproxy.audit.hostile_rows import HostileTable, World
 from dpproxy.audit.replay import values_of
 from dpproxy.engines import literal
-from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Int64, MechanismError
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
 from dpproxy.policy.model import ColumnPolicy, Policy, TablePolicy

@@ -29,8 +29,7 @@ from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, FoundGroups, MechanismError, Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import FirstRound, Measurement
 from dpproxy.review.verdicts import Bench

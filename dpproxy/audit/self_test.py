@@ -27,7 +27,7 @@ from dpproxy.audit.replay import replay, values_of
 from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.engines import literal
-from dpproxy.mechanisms.exact_answers import Exact, Released
+from dpproxy.mechanisms.noise import Exact, Released
 from dpproxy.plan.model import Plan
 from dpproxy.review.verdicts import Bench
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from dpproxy.ledger.ledger import Ledger
 from dpproxy.mechanisms import key_rounds
 from dpproxy.mechanisms import release as door
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Released
-from dpproxy.mechanisms.noise import Noise
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Noise, Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Measurement

@@ -25,7 +25,7 @@ from dpproxy.audit.bench import AuditBench
 from dpproxy.audit.events import Outcome
 from dpproxy.audit.subject import Statement
 from dpproxy.authoring.trials import Variant, asker, varied
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 
 SESSIONS = 3

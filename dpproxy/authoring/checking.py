@@ -20,10 +20,9 @@ import typer
 from dpproxy import __version__
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.codes import CODES
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import PostgresBackend
-from dpproxy.policy.problems import START, PolicyError, Problem
+from dpproxy.policy.problems import CODES, START, PolicyError, Problem
 from dpproxy.reuse.data_epoch import epoch_query
 from dpproxy.review import doubts
 from dpproxy.serve import data_checks
@@ -113,7 +112,7 @@ async def _of_extract(loaded: Loaded, catalog: Catalog, backend: Backend) -> tup
 # Problems as text for people, JSON for scripts, and SARIF 2.1.0 for pull requests.
 #
 # Knows: problems and their codes. Must not know: how they were found. Paths stay as they were given, so that a pull request
-# finds its file. Severities are those of `policy.codes`; SARIF has the same three by the same names.
+# finds its file. Severities are those of `policy.problems`; SARIF has the same three by the same names.
 
 
 PRIVATE = "[exact: for the author alone, not for analysts] "

@@ -29,7 +29,7 @@ from dpproxy.facade.sample import Size
 from dpproxy.policy.grants import grants as grants_text
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
 from dpproxy.policy.schema import text as schema_text
 from dpproxy.review.explanation import Page, Section, explanation

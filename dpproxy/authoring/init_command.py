@@ -34,7 +34,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import ADDRESS, read_text
 from dpproxy.policy.model import DuckDBBackend, PostgresBackend
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.serve.data_checks import OWN_SERVER
 from dpproxy.table_terms import TableName

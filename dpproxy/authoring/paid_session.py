@@ -23,7 +23,7 @@ from dpproxy.authoring.draft import Decisions, Frame, draft
 from dpproxy.authoring.paid_questions import Answer, Asked, account, ends, measured, questions, searching
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 
 FINEST = Decimal("0.000001")  # the finest epsilon that a ledger counts

@@ -24,7 +24,7 @@ from ruamel.yaml import YAML
 from dpproxy import postgres_connections
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.authoring.query_log import Question
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.postgres_failures import FAILURES
 from dpproxy.serve.launch import Proxy, launched
 

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 
 from dpproxy.errors import OperatorError
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName

@@ -36,7 +36,7 @@ from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
 from dpproxy.backends.duckdb_rows import as_table
 from dpproxy.backends.duckdb_stages import KeptStages, said
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.names import quote_name

@@ -35,7 +35,7 @@ from dpproxy.errors import (
     SERIALIZATION_FAILURE,
     TOO_MANY_CONNECTIONS,
 )
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.postgres_failures import ENDED, FAILURES

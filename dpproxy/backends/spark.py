@@ -29,7 +29,7 @@ import pyarrow as pa
 from dpproxy.backends import spark_catalog as catalogs
 from dpproxy.backends import spark_session as sessions
 from dpproxy.backends.base import BackendError, Runner, whole_number
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import SparkBackend
 from dpproxy.sql.template import Dialect

@@ -16,9 +16,8 @@ from dpproxy.engines.spark import Spark
 from dpproxy.plan.context import MAX_STAGED_ROWS, TOO_MANY_ROWS
 from dpproxy.plan.functions.literals import NotPlain, typed_literal
 from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
-from dpproxy.sql.array_text import array_items
 from dpproxy.sql.template import Dialect
-from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
+from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS, array_items
 from dpproxy.tree.expr import Lit, Relation
 from dpproxy.tree.measured import DeclaredPart, Statement, rows_of
 from dpproxy.tree.spelling import Query

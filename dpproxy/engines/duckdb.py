@@ -21,9 +21,8 @@ from dpproxy.engines.duckdb_types import INT64, NARROW_TYPES, TYPES, adds_in_64_
 from dpproxy.engines.norm_scaling import TURNS, Words
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.properties.facts import LARGEST, beyond_type, facts
-from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
-from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
+from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS, decimal
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, Win
 from dpproxy.tree.measured import PER_YEAR, Coding, Listed, place
 

@@ -23,9 +23,8 @@ from dpproxy.engines.postgres_numbers import number_kind, number_literal
 from dpproxy.engines.postgres_operations import PostgresOperations
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.properties.facts import beyond_type, facts
-from dpproxy.sql.decimals import decimal
 from dpproxy.sql.template import Dialect
-from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, decimal
 from dpproxy.tree.expr import Agg, Case, Cast, Column, Expr, Lit, Win
 from dpproxy.tree.measured import Added, Counted
 

@@ -20,8 +20,7 @@ from typing import Any
 
 from dpproxy import postgres_connections
 from dpproxy.facade import usage
-from dpproxy.facade.account import Account, Place, choose_account, choose_place
-from dpproxy.facade.binaries import FacadeError, find_binaries
+from dpproxy.facade.account import Account, FacadeError, Place, choose_account, choose_place, find_binaries
 from dpproxy.facade.server import CHANGES, SUPERUSER, Bounds, EmbeddedServer
 from dpproxy.postgres_failures import FAILURES
 

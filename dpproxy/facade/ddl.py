@@ -15,7 +15,7 @@ from typing import Final
 
 from dpproxy.amounts import MICRO
 from dpproxy.facade import foreign_functions
-from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.account import FacadeError
 from dpproxy.facade.policy_comments import column_comment, table_comment
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import ColumnRole, Policy, Role, TablePolicy

@@ -21,8 +21,7 @@ import asyncpg
 import pyarrow as pa
 
 from dpproxy.facade import ddl
-from dpproxy.facade.account import Account, Place, choose_account, choose_place
-from dpproxy.facade.binaries import FacadeError, find_binaries
+from dpproxy.facade.account import Account, FacadeError, Place, choose_account, choose_place, find_binaries
 from dpproxy.facade.cluster import Cluster, Endpoint
 from dpproxy.facade.database import PublicRows, fill
 from dpproxy.facade.server import Bounds, kill_strays, make_pattern

@@ -17,13 +17,13 @@ from urllib.parse import quote
 
 from dpproxy import postgres_connections
 from dpproxy.facade import ddl
-from dpproxy.facade.binaries import OLDEST, FacadeError
+from dpproxy.facade.account import OLDEST, FacadeError
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.database import PublicRows, fill
 from dpproxy.facade.facade import PUBLIC_CAP, Rooms
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.postgres_failures import FAILURES
 from dpproxy.table_terms import TableName
 

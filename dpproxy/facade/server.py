@@ -24,8 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dpproxy.facade.account import Account, Place
-from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.account import Account, FacadeError, Place
 from dpproxy.private_files import private_opener
 
 SUPERUSER = "postgres"

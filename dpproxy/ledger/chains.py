@@ -32,8 +32,7 @@ from typing import Any
 from dpproxy.ledger.book import Book
 from dpproxy.ledger.entries import CHECKPOINT_EVERY, SCHEMA, Head, Migrated, Opened, check_seal, checkpoint_id, decode, seal
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, LedgerCorrupt, LedgerError
-from dpproxy.ledger.store import HeadMoved, KnownCharge, Store, StoreError
-from dpproxy.ledger.transaction import Transaction, replay
+from dpproxy.ledger.transaction import HeadMoved, KnownCharge, Store, StoreError, Transaction, replay
 from dpproxy.ledger.witness import SYNC_SECONDS, Seen, Witness, check
 
 log = logging.getLogger(__name__)

@@ -22,8 +22,7 @@ from dpproxy.ledger.book import Book
 from dpproxy.ledger.chains import Chains, Job, Rules, start
 from dpproxy.ledger.entries import ClockWord, ClockWrong, Exhausted, Named
 from dpproxy.ledger.ledger import BudgetExhausted, Charge, ChargeRequest, Grant, LedgerError, Scope, Standing
-from dpproxy.ledger.store import Store
-from dpproxy.ledger.transaction import Transaction
+from dpproxy.ledger.transaction import Store, Transaction
 from dpproxy.ledger.witness import SYNC_SECONDS, Witness
 from dpproxy.privacy.accountant import Limit
 

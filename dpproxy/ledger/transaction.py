@@ -7,13 +7,89 @@ were appended to it; whoever commits these rows publishes the copy, whoever fail
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from dpproxy.ledger.book import Book
-from dpproxy.ledger.entries import CHECKPOINT_EVERY, Entry, Row, decode, link, row_of
+from dpproxy.ledger.entries import CHECKPOINT_EVERY, Entry, Head, Row, decode, link, row_of
 from dpproxy.ledger.ledger import Charge, ChargeRequest, LedgerCorrupt, LedgerError
-from dpproxy.ledger.store import Stored
+
+# What a ledger needs of the place its record is kept in.
+#
+# Knows: rows, heads. Must not know: SQL, files, what entries mean. `sqlite` and `postgres` are stores; `journal` is the one
+# user of a store.
+
+
+Stored = tuple[str, bytes]
+"""(body, hash) of an entry."""
+
+
+class Store(Protocol):
+    """A store keeps chains of entries. One thread uses it. Every method may raise StoreError, after which the transaction is
+    void or its outcome unknown, and `recover` is called before anything else."""
+
+    def begin(self, chain: str, known: int) -> tuple[Head, Sequence[Stored]]:
+        """Start a transaction that no other writer of this chain can enter. What comes with the head are entries
+        after `known`, in order; `rows` has what is missing of them."""
+        ...
+
+    def suppose(self, chain: str, head: Head) -> bool:
+        """Start a transaction as if the chain ended with this head, which nobody was asked; `commit` raises HeadMoved when it
+        does not. False where nothing was started, since asking costs little."""
+        ...
+
+    def last(self, chain: str) -> int:
+        """Return the last sequence; 0 when there is none."""
+        ...
+
+    def rows(self, chain: str, after: int) -> Iterable[Stored]:
+        """Return the entries after a sequence, in order; also outside a transaction."""
+        ...
+
+    def find(self, chain: str, ids: Sequence[str]) -> dict[str, str]:
+        """Return the bodies of the entries with these ids, by id; also outside a transaction."""
+        ...
+
+    def append(self, chain: str, rows: Sequence[Row], head: Head) -> None:
+        """Add rows and their head. This or `commit` raises KnownCharge for an id that exists."""
+        ...
+
+    def commit(self) -> None:
+        """Make the transaction durable, which it is when this returns."""
+        ...
+
+    def settle(self) -> None:
+        """Make every row that could be read durable, which it is when this returns; outside a transaction."""
+        ...
+
+    def rollback(self) -> None: ...
+
+    @property
+    def waiting(self) -> bool:
+        """Tell whether the store holds something ready for the next `begin`, which `rest` gives back when none comes."""
+        ...
+
+    def rest(self) -> None: ...
+
+    def recover(self) -> None:
+        """Come back to a state in which `begin` may work."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class StoreError(LedgerError):
+    """The store failed; see Store."""
+
+
+class HeadMoved(StoreError):
+    """The chain does not end where it was supposed to: somebody else has written to it."""
+
+
+class KnownCharge(StoreError):
+    """A charge of this id exists: somebody asks for it again."""
+
 
 AT_ONCE = 1000
 """Entries that are read before they are taken up together: a long record need not fit into memory."""

@@ -10,11 +10,14 @@ looks how far each session has come, and acts on those that have not moved for t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 from dpproxy.errors import ADMIN_SHUTDOWN, IDLE_IN_TRANSACTION_TIMEOUT, IDLE_SESSION_TIMEOUT
+from dpproxy.facade import usage
+from dpproxy.limits.quota import Quota
 
 TICK: Final = 1.0
 """Seconds between two looks at the sessions: 500 of them take half a millisecond."""
@@ -98,3 +101,39 @@ class Watch(Generic[S]):
                 session.fatal(ADMIN_SHUTDOWN, "terminating connection due to administrator command")
             return True
         return False
+
+
+# What the operator allows the facade to take, made into bytes of this machine.
+#
+# Knows: options, how much memory and disk there are. Must not know: sessions. What is not said is a share of the machine.
+
+
+MEGABYTE: Final = 1 << 20
+MEMORY_PART: Final = 4
+"""A quarter of the machine's memory: the engine under the proxy, or beside it, wants most of it."""
+DISK_PART: Final = 10
+MOST_DISK: Final = 8 << 30
+"""Released answers are small: who sorts more than this on the facade sorts what it made up itself."""
+LEAST: Final = 256 * MEGABYTE
+
+
+@dataclass(frozen=True)
+class Rations:
+    """Says what the facade may take, in megabytes; None: by the machine. `parts`: processes that divide them among themselves."""
+
+    memory_mb: int | None = None
+    disk_mb: int | None = None
+    share: float = 0.5
+    reserve_mb: int = 512
+    parts: int = 1
+
+    def split(self, parts: int) -> Rations:
+        """Return the rations of each of so many processes."""
+        return replace(self, parts=parts)
+
+    def quota(self, folder: Path) -> Quota:
+        """Return the quota on this machine; `folder` is on the disk in question."""
+        memory, disk = self.memory_mb, self.disk_mb
+        whole = memory * MEGABYTE if memory is not None else max(LEAST, usage.machine_memory() // MEMORY_PART)
+        files = disk * MEGABYTE if disk is not None else max(LEAST, min(MOST_DISK, usage.free(folder) // DISK_PART))
+        return Quota(whole // self.parts, files // self.parts, self.share, self.reserve_mb * MEGABYTE)

@@ -9,10 +9,84 @@ import asyncio
 import contextvars
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+import types
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import partial
+from time import thread_time
+from typing import Any, Final, Protocol, TypeVar
 
-from dpproxy.limits.processor_time import put_down
+from dpproxy.errors import TOO_MANY_CONNECTIONS, Refusal
+
+# Processor time, put down to whoever the work is for.
+#
+# Knows: coroutines, threads' clocks. Must not know: sessions, what the work is. What a task does between two waits is measured
+# as it is done; a thread that works for it is measured by itself. A charged round, a task of its own that outlives who asked,
+# is not counted: the loop works 0.7 milliseconds for it, beside some five for the statement that asked. Who is worked for is a
+# part of the context, which tasks and threads take over from those who start them.
+
+
+SLICE: Final = 0.003
+"""Seconds of processor after which work that goes on message by message lets others have the loop."""
+
+
+class Payer(Protocol):
+    """Is who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it. `resumed`: the thread's
+    processor time when its work last began or went on."""
+
+    fresh: float
+    resumed: float
+
+
+_payer: ContextVar[Payer | None] = ContextVar("dpproxy_payer", default=None)
+
+
+async def metered(work: Callable[[], Coroutine[Any, Any, T]], payer: Payer) -> T:
+    """Return what `work` gives; the processor time it takes in this thread is put down to `payer`. A task that is cancelled
+    before it runs has not called `work`."""
+    before = _payer.set(payer)
+    try:
+        return await _driven(work(), payer)
+    finally:
+        _payer.reset(before)
+
+
+@types.coroutine
+def _driven(work: Coroutine[Any, Any, T], payer: Payer) -> Generator[Any, Any, T]:
+    """From each wait to the next; what it waits for, and how that ends, is passed through."""
+    step: Callable[[], Any] = partial(work.send, None)
+    while True:
+        began = payer.resumed = thread_time()
+        try:
+            awaited = step()
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            payer.fresh += thread_time() - began
+        try:
+            step = partial(work.send, (yield awaited))
+        except BaseException as error:  # a cancellation, too, is the work's
+            step = partial(work.throw, error)
+
+
+async def breathe(payer: Payer, clock: Callable[[], float] = thread_time) -> None:
+    """Return to the loop, which goes on here after everybody else, if the work for this payer has had it for a `SLICE`."""
+    if clock() - payer.resumed > SLICE:
+        await asyncio.sleep(0)
+
+
+def put_down() -> Callable[[float], None]:
+    """Return what takes down seconds that another thread took for whoever this is done for; it is called in the loop's thread."""
+    payer = _payer.get()
+
+    def add(seconds: float) -> None:
+        if payer is not None:
+            payer.fresh += seconds
+
+    return add
+
 
 T = TypeVar("T")
 
@@ -65,3 +139,54 @@ class SideThreads:
             return await done
         finally:
             stop()
+
+
+# Places on the engine: a measurement takes one before it is charged, and each role has its own.
+#
+# Knows: names of roles, numbers. Must not know: engines, charges. The places are dealt out once and for all, not to who comes
+# first: so what one role asks never waits for what another asks, and how long its own statements wait says nothing about the
+# other's. Who waits longer than `PATIENCE` is refused, at no charge.
+
+
+PATIENCE: Final = 60.0
+"""Seconds: a dashboard asks for thirty answers at once, of which the last wait for the first; a frozen backend frees nobody."""
+
+LEAST: Final = 2
+"""Places of a role, however many roles there are: one slow statement does not stop all the others."""
+
+
+def share(places: int, roles: int) -> int:
+    """Return the places of one role, on an engine on which `places` statements run well at once."""
+    return max(LEAST, places // max(roles, 1))
+
+
+class Seats:
+    """Deals out places on the engine: `each` is what every role has."""
+
+    def __init__(self, each: int = 8, patience: float = PATIENCE) -> None:
+        self.each, self._patience = each, patience
+        self._roles: dict[str, asyncio.Semaphore] = {}
+
+    @asynccontextmanager
+    async def taken(self, role: str) -> AsyncIterator[None]:
+        """Hold a place; roles' statements get theirs in the order of coming. Raises Refusal after `PATIENCE`."""
+        places = self._roles.setdefault(role, asyncio.Semaphore(self.each))
+        try:
+            async with asyncio.timeout(self._patience):
+                await places.acquire()
+        except TimeoutError:
+            raise self._refusal() from None
+        try:
+            yield
+        finally:
+            places.release()
+
+    def _refusal(self) -> Refusal:
+        at_once = f"{self.each} statements" if self.each > 1 else "one statement"
+        return Refusal(
+            TOO_MANY_CONNECTIONS,
+            "too many statements of your role are being measured",
+            detail=f"A role may have {at_once} measured at once; no place became free within {self._patience:g} seconds. "
+            "Nothing was charged.",
+            hint="Ask again when some of them have ended.",
+        )

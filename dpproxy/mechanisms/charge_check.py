@@ -22,8 +22,8 @@ from dpproxy.privacy.measurement import (
     Selection,
     Threshold,
 )
+from dpproxy.privacy.noise_tail import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.running_sums import Running
-from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 
 MAP_ROUNDING = 1 + Fraction(1, 2**40)
 """A library states its loss as a double rounded up; it must be the formula's, and that is held against the charge."""

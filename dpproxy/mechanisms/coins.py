@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.noise import Int64
 from dpproxy.privacy.real_bounds import exp_bounds, floor_log2
 
 Bools = npt.NDArray[np.bool_]

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpproxy.mechanisms.coins import Coin, Entropy, below, toss
-from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.noise import Int64
 from dpproxy.privacy.real_bounds import ln_bounds
 from dpproxy.privacy.selection_ranks import extreme_rank
 

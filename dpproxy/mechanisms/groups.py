@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Int64, MechanismError
 
 Columns = Sequence[pa.ChunkedArray]
 
@@ -59,3 +58,15 @@ def _alike(ours: pa.ChunkedArray, theirs: pa.ChunkedArray) -> tuple[pa.ChunkedAr
     else:
         raise MechanismError("a key has two types")
     return ours.cast(common, safe=False), theirs.cast(common, safe=False)
+
+
+# Columns of a backend's answer as whole numbers, or an error of a fixed text.
+#
+# Knows: Arrow. Must not know: what the numbers mean.
+
+
+def int64(column: pa.ChunkedArray) -> Int64:
+    """Read a column that must be BIGINT without NULLs. Raises MechanismError for any other."""
+    if column.type != pa.int64() or column.null_count:
+        raise MechanismError("a column of the backend's answer is not BIGINT NOT NULL")
+    return np.asarray(column.to_numpy(), dtype=np.int64)

@@ -34,10 +34,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpproxy.mechanisms import charge_check
-from dpproxy.mechanisms.arrow_columns import int64
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64
-from dpproxy.mechanisms.groups import positions
-from dpproxy.mechanisms.noise import MechanismError, Noise, saturate
+from dpproxy.mechanisms.groups import int64, positions
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, MechanismError, Noise, saturate
 from dpproxy.privacy.measurement import Measurement
 
 MOST_NUMBERS = 100_000

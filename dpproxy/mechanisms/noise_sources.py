@@ -28,8 +28,7 @@ import opendp.prelude as dp
 
 from dpproxy.mechanisms import sampler
 from dpproxy.mechanisms.coins import Entropy
-from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss, saturate
+from dpproxy.mechanisms.noise import Int64, MechanismError, Noise, exact_loss, saturate
 from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE, MechanismName
 
 dp.enable_features("contrib")

@@ -23,8 +23,8 @@ import numpy as np
 
 from dpproxy.mechanisms import exponential
 from dpproxy.mechanisms.coins import Entropy
-from dpproxy.mechanisms.exact_answers import Int64
 from dpproxy.mechanisms.exponential import MAX_DENOMINATOR, MAX_SIZE, Counts, Runs, score_step
+from dpproxy.mechanisms.noise import Int64
 
 PARTS = 64
 """Cells of a point: a quantile is cut to a 64th of the rows that share a value."""

@@ -23,12 +23,10 @@ from dpproxy.mechanisms import (
     step_columns,
     thinning,
 )
-from dpproxy.mechanisms.arrow_columns import int64
 from dpproxy.mechanisms.charge_check import draw_epsilon
 from dpproxy.mechanisms.coins import Entropy
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64, Released
-from dpproxy.mechanisms.groups import positions
-from dpproxy.mechanisms.noise import MechanismError, Noise, saturate, truncated
+from dpproxy.mechanisms.groups import int64, positions
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, MechanismError, Noise, Released, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
 from dpproxy.privacy.measurement import Basis, Measurement, Selection, Top
 from dpproxy.privacy.noise_error import deviation

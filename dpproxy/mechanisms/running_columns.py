@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.mechanisms.noise import LIMIT, MechanismError
+from dpproxy.mechanisms.noise import LIMIT, Int64, MechanismError
 from dpproxy.privacy.running_sums import Running, coefficients, decoder
 
 

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dpproxy.mechanisms.coins import WORD, Bools, Coin, Entropy, first_word, flip, settle, words
-from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.noise import Int64
 from dpproxy.privacy.noise_scale import MAX_SCALE, MIN_SCALE
 from dpproxy.privacy.real_bounds import floor_log2
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.noise import Int64
 from dpproxy.mechanisms.quantiles import PARTS
 from dpproxy.privacy.selection_ranks import draws, extreme_rank
 

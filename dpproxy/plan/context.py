@@ -17,7 +17,7 @@ from dpproxy.kernel.leaves import Leaves
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql import settings
-from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.repeatability import CLOCK
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Column

@@ -12,7 +12,7 @@ from typing import Literal
 
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 from dpproxy.table_terms import TableName
 
 

@@ -65,14 +65,14 @@ from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.signals import signals
 from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.data_claims import told, unitless_rows
 from dpproxy.policy.model import Policy, Role
-from dpproxy.policy.unitless_rows import told, unitless_rows
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import each
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
-from dpproxy.sql.empty_result import returns_nothing
+from dpproxy.sql.grouping_sets import returns_nothing
 from dpproxy.sql.nodes import every
 from dpproxy.sql.statements import Statement, parse
 from dpproxy.sql.template import Dialect

@@ -15,9 +15,8 @@ from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.privacy.loss import ZERO
 from dpproxy.sql.dialect import position, to_sql
-from dpproxy.sql.signals import SIGNALS, signal_calls
 from dpproxy.sql.skeleton import parsed
-from dpproxy.sql.statements import Statement, parse
+from dpproxy.sql.statements import SIGNALS, Statement, parse, signal_calls
 from dpproxy.sql.trees import function_name
 
 _HINT = "Write SELECT {name}(1234), without FROM: the number that a client was given for its session, or its pg_backend_pid()."

@@ -8,11 +8,106 @@ since fixing a file one error a run is a waste of its owner's day. A problem nev
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from dpproxy.errors import OperatorError
-from dpproxy.policy.codes import CODES, Code, Severity
+
+# The kinds of problems a policy can have: a short code for each, how grave it is, and what it means.
+#
+# Knows: names. Must not know: how a problem is found. Codes are what editors, pull requests and scripts go by, so that a
+# sentence may be worded better without anybody's filter breaking; a code is never given another meaning. A new one is added to
+# `Code` and to `CODES`; mypy refuses a problem whose code is not there.
+
+
+Severity = Literal["error", "warning", "note"]
+"""An error stops the start. A warning is a policy that works and is hardly what its author meant. A note is to be known."""
+
+Code = Literal[
+    "backend", "backend-data", "bad-name", "bounds", "budget", "column-role", "duplicate", "empty", "epoch", "missing-key",
+    "no-unit", "not-granted", "not-unique", "out-of-range", "password", "public-table", "range", "resolution",
+    "secret-reference",
+    "shown-rows",
+    "too-large", "type-mismatch", "unit-key", "unit-path", "unknown-column", "unknown-key", "unknown-role", "unknown-table",
+    "unreadable-file", "values", "version", "view", "wrong-type", "yaml", "yaml-feature",
+    "constant-bounds", "greedy-query", "greedy-role", "high-delta", "no-delta", "no-range", "no-users", "nullable-unit",
+    "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
+    "unkept-key", "unreachable", "unused-role", "whole-budget",
+    "data-beyond-range", "data-cut", "data-null-unit", "data-small", "data-undeclared",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Says of a code how grave it is, what it means, and whether it rests on exact data (then it is the author's alone)."""
+
+    severity: Severity
+    meaning: str
+    exact: bool = False
+
+
+CODES: Mapping[Code, Kind] = {
+    "backend": Kind("error", "The backend is not declared as one of the known engines."),
+    "backend-data": Kind("error", "The backend's data cannot be opened or read."),
+    "bad-name": Kind("error", "A name that PostgreSQL cannot hold, or that is taken."),
+    "bounds": Kind("error", "Bounds are missing, or contradict the rows a unit may have."),
+    "budget": Kind("error", "A part may spend more than the whole it belongs to."),
+    "column-role": Kind("error", "A column cannot have the role it is given."),
+    "duplicate": Kind("error", "A name, key or value is given twice."),
+    "empty": Kind("error", "A list is empty where something must be in it."),
+    "epoch": Kind("error", "The data's epoch cannot be told this way."),
+    "missing-key": Kind("error", "A key that must be there is missing."),
+    "no-unit": Kind("error", "A private table does not say whose rows it holds."),
+    "not-granted": Kind("error", "The backend's role may not read what the policy uses."),
+    "not-unique": Kind("error", "A table of one row per unit has more, or rows share a key of a path or of `keys`."),
+    "out-of-range": Kind("error", "A number is too small or too large for its field."),
+    "password": Kind("error", "A password is not a SCRAM-SHA-256 verifier."),
+    "public-table": Kind("error", "A public table has a key that only private tables have."),
+    "range": Kind("error", "A range is not two ends in order."),
+    "resolution": Kind("error", "A column has no resolution."),
+    "secret-reference": Kind("error", "A reference to the environment or a file cannot be used here."),
+    "shown-rows": Kind("error", "A public table shows rows of a private one."),
+    "too-large": Kind("error", "The file is larger or deeper than any policy needs."),
+    "type-mismatch": Kind("error", "What the policy says of a column does not fit the column's type."),
+    "unit-key": Kind("error", "The privacy unit's key is not the unit of a listed private table."),
+    "unit-path": Kind("error", "A path does not lead from a table to the privacy unit."),
+    "unknown-column": Kind("error", "The table has no such column."),
+    "unknown-key": Kind("error", "The format has no such key here."),
+    "unknown-role": Kind("error", "A user has a role that is not declared."),
+    "unknown-table": Kind("error", "The backend or the policy has no such table."),
+    "unreadable-file": Kind("error", "The policy file cannot be read."),
+    "values": Kind("error", "Declared values contradict each other or the range."),
+    "version": Kind("error", "The format's version is not one that this release knows."),
+    "view": Kind("warning", "A view's text is no query of the policy's tables."),
+    "wrong-type": Kind("error", "A field is of another kind than it must be."),
+    "yaml": Kind("error", "The file is not YAML."),
+    "yaml-feature": Kind("error", "A feature of YAML that policies do not have."),
+    "constant-bounds": Kind("warning", "Bounds so large that noise hides every answer."),
+    "greedy-query": Kind("warning", "One query may cost so much that it tells of single people."),
+    "greedy-role": Kind("warning", "A role may learn so much in a month that single people stand out."),
+    "high-delta": Kind("warning", "Delta is not far below one in the number of people."),
+    "no-delta": Kind("warning", "Columns without declared values cannot be groups, as the role has no delta."),
+    "no-range": Kind("warning", "A number or date without a range can be counted, and not added up."),
+    "no-users": Kind("warning", "Nobody can log in."),
+    "nullable-unit": Kind("note", "Rows without a unit are left out of every answer."),
+    "personal-column": Kind("warning", "A column that is named like a person's is shown."),
+    "personal-table": Kind("warning", "A public table that is named, or has a key, like one about people."),
+    "unseen-rows": Kind("warning", "Which rows a table has is decided where dpproxy cannot see it."),
+    "secret-in-clear": Kind("warning", "A secret stands in the policy itself."),
+    "shared-data": Kind("warning", "Two policies over one database: their budgets do not add up."),
+    "unit-not-listed": Kind("note", "The column that names the unit is hidden, and can be neither counted nor joined on."),
+    "unkept-key": Kind("note", "No key of the database keeps its rows as the policy says: they are looked at again and again."),
+    "unreachable": Kind("warning", "A table or column that no query of any role can use."),
+    "unused-role": Kind("note", "No user has the role."),
+    "whole-budget": Kind("warning", "One role may spend the budget that is for all roles."),
+    "data-beyond-range": Kind("warning", "Values of the data lie beyond the declared range.", True),
+    "data-cut": Kind("warning", "Bounds cut rows or groups of people in the data.", True),
+    "data-null-unit": Kind("warning", "Rows of the data belong to nobody.", True),
+    "data-small": Kind("warning", "Delta is not far below one in the number of people in the data.", True),
+    "data-undeclared": Kind("warning", "Values of the data are not among those declared.", True),
+}
+
 
 __all__ = ["START", "Code", "Mark", "PolicyError", "Problem", "suggestion"]
 

@@ -24,7 +24,7 @@ under P (zero unless l > epsilon).
 
 Failures first (as in Whitehouse, Ramdas, Rogers, Wu 2023). On one neighbour a statement with a threshold of failure f is a
 mixture: with probability at least 1 - f it is its restriction to the groups of both neighbours
-(`privacy.threshold.units_threshold`). Along every path the f add up to at most delta_f, so all statements are restricted ones
+(`privacy.noise_tail.units_threshold`). Along every path the f add up to at most delta_f, so all statements are restricted ones
 with probability at least 1 - delta_f, whichever neighbour it is: that costs delta_f. From here on P and Q are of restricted
 statements.
 

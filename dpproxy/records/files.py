@@ -17,7 +17,7 @@ from pathlib import Path
 
 from dpproxy.ledger.entries import NO_HASH, Entry, Head, Row, head_of, stored
 from dpproxy.ledger.ledger import LedgerCorrupt, LedgerError
-from dpproxy.ledger.store import Stored, StoreError
+from dpproxy.ledger.transaction import Stored, StoreError
 from dpproxy.private_files import private_file
 from dpproxy.records.record import Verified, readable, rechained, sealed, verify
 from dpproxy.records.sqlite import DAMAGE, ROW, SCHEMA_SQL, Anchor, SqliteStore, connect, ledger_lock

@@ -40,7 +40,7 @@ from dpproxy import postgres_connections
 from dpproxy.ledger.entries import Head, Row, head_of, stored
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import LedgerCorrupt, LedgerError
-from dpproxy.ledger.store import HeadMoved, KnownCharge, Stored, StoreError
+from dpproxy.ledger.transaction import HeadMoved, KnownCharge, Stored, StoreError
 from dpproxy.ledger.witness import Witness
 from dpproxy.postgres_failures import FAILURES
 from dpproxy.records.postgres_tables import PREPARED, prepare
@@ -84,7 +84,7 @@ T = TypeVar("T")
 
 
 class PostgresStore:
-    """This is a `ledger.store.Store` on a server. Its connection lives in an event loop of the ledger's own thread."""
+    """This is a `ledger.transaction.Store` on a server. Its connection lives in an event loop of the ledger's own thread."""
 
     def __init__(self, dsn: str) -> None:
         """Connect and create what is missing. Raises LedgerError."""

@@ -39,8 +39,7 @@ from dpproxy.ledger.entries import (
 )
 from dpproxy.ledger.journal import MAX_JUMP
 from dpproxy.ledger.ledger import Charge, LedgerCorrupt, LedgerError
-from dpproxy.ledger.store import Stored
-from dpproxy.ledger.transaction import replay
+from dpproxy.ledger.transaction import Stored, replay
 from dpproxy.ledger.witness import Witness, check
 
 UNSEEN = (Opened, Migrated, Checkpoint)

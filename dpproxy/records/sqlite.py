@@ -22,7 +22,7 @@ from pathlib import Path
 from dpproxy.ledger.entries import Head, Row, head_of, stored
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import Charge, ChargeRequest, DiskShort, LedgerCorrupt, LedgerError
-from dpproxy.ledger.store import KnownCharge, Stored, StoreError
+from dpproxy.ledger.transaction import KnownCharge, Stored, StoreError
 from dpproxy.ledger.witness import Witness
 from dpproxy.private_files import private_file
 from dpproxy.records.reserve import Reserve
@@ -127,7 +127,7 @@ class Anchor:
 
 
 class SqliteStore:
-    """This is a `ledger.store.Store` in one file."""
+    """This is a `ledger.transaction.Store` in one file."""
 
     def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
         """Create or open the file. Raises LedgerError: in use, read-only, not a ledger, damaged."""

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dpproxy.mechanisms.exact_answers import Int64, Released
+from dpproxy.mechanisms.noise import Int64, Released
 from dpproxy.reuse.matching import SLACK, Asked, StoredRelease
 
 Float64 = npt.NDArray[np.float64]

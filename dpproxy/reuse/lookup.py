@@ -19,7 +19,7 @@ import structlog
 
 from dpproxy.amounts import MICRO
 from dpproxy.backends.base import BackendError
-from dpproxy.mechanisms.exact_answers import Int64, Released
+from dpproxy.mechanisms.noise import Int64, Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws

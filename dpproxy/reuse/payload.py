@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dpproxy.derived_keys import derived
 from dpproxy.errors import OperatorError
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 
 
 def pack(released: Released) -> bytes:

@@ -38,7 +38,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dpproxy.errors import CANNOT_CONNECT_NOW, Refusal
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.derivation import derive
 from dpproxy.reuse.file_tables import FileTables

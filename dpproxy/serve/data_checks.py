@@ -13,15 +13,13 @@ from pathlib import Path
 from dpproxy.answers.table_standing import ClaimStanding, Closure, Closures, TableAccess
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.budget_windows import KINDS
-from dpproxy.limits.engine_seats import share
+from dpproxy.limits.side_threads import share
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.data_claims import Claim, ClaimKind, broken_claim, claim_query, remedy, unkept
-from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
-from dpproxy.policy.grants import used_columns
+from dpproxy.policy.grants import exposures, private_tables, probes, unseen, used_columns
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
-from dpproxy.policy.probes import probes
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
 from dpproxy.reuse.data_epoch import Epoch, epoch_query, shape_of
 from dpproxy.table_terms import TableName
@@ -121,7 +119,7 @@ UNSEEN = {
         "let the backend's role read all rows (BYPASSRLS), or be sure that its policies show the rows that are meant",
     ),
 }
-"""What to say of rows that are chosen elsewhere (`policy.exposed_rows.unseen`), and what to do."""
+"""What to say of rows that are chosen elsewhere (`policy.grants.unseen`), and what to do."""
 
 
 def open_backend(loaded: Loaded) -> Backend:

@@ -25,7 +25,7 @@ from dpproxy.errors import Refusal
 from dpproxy.facade.facade import Facade
 from dpproxy.facade.remote_server import RemoteFacade
 from dpproxy.ledger.ledger import Ledger
-from dpproxy.limits.engine_seats import Seats
+from dpproxy.limits.side_threads import Seats
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded

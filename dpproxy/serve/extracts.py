@@ -254,7 +254,7 @@ async def _opened(loaded: Loaded, state: Path, source: _Source, copy: Copy) -> D
     """Raises BackendError."""
     from dpproxy.acceleration.extract_tables import Extract, held_catalog
     from dpproxy.backends import duckdb
-    from dpproxy.limits.engine_seats import share
+    from dpproxy.limits.side_threads import share
 
     roles = len(loaded.policy.roles)
     backend = Extract(copy.path, held_catalog(source.job.tables), share(duckdb.PLACES, roles) * max(roles, 1))

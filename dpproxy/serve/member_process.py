@@ -28,7 +28,7 @@ from dpproxy.serve.options import Options
 from dpproxy.serve.proxy import serve
 from dpproxy.serve.runtime import run
 from dpproxy.server.connection_slots import SharedSlots
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 from dpproxy.telemetry.log import start_log
 
 HEARD: Final = 10.0

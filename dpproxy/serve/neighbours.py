@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from dpproxy.server.connection_slots import ConnectionSlots
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 
 
 class Member(Protocol):

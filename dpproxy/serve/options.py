@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpproxy.errors import OperatorError
-from dpproxy.limits.rations import Rations
-from dpproxy.limits.session_limits import SessionLimits
+from dpproxy.limits.session_limits import Rations, SessionLimits
 from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
 from dpproxy.telemetry.log import Format
@@ -36,7 +35,7 @@ class Options:
     """Says what is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
     it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
     answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
-    `rations`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
+    `session_limits`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
     policies are read again when their files change. `metrics_token`: what has to be shown for metrics. `console`: where
     operators' pages are; of several processes the first has them; `console_plain`: without TLS."""
 

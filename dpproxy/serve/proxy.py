@@ -54,7 +54,7 @@ from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket, waiting_room
 from dpproxy.server.tls import Tls, TlsError, load_tls
 from dpproxy.server.warden import Warden
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 from dpproxy.telemetry.log import Lines
 from dpproxy.telemetry.tallies import Tallies
 

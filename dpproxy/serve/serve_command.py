@@ -14,8 +14,7 @@ import typer
 
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
 from dpproxy.console import tokens
-from dpproxy.limits.rations import Rations
-from dpproxy.limits.session_limits import SessionLimits
+from dpproxy.limits.session_limits import Rations, SessionLimits
 from dpproxy.policy import scalars
 from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import kind

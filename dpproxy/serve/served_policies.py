@@ -22,7 +22,7 @@ import structlog
 from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.statement_end import incident
 from dpproxy.backends.base import BackendError
-from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.account import FacadeError
 from dpproxy.ledger.ledger import LedgerError
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy

@@ -22,23 +22,20 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
 from dpproxy.limits.arrival_times import seconds_waited
 from dpproxy.limits.fair_share import QUANTUM
-from dpproxy.limits.processor_time import breathe, metered
 from dpproxy.limits.session_limits import Progress, SessionLimits, State
+from dpproxy.limits.side_threads import breathe, metered
 from dpproxy.limits.turns import BYTE, RELAYED, Turns, beyond_flat
 from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.concern import harmless
 from dpproxy.session.conductor import Conductor
-from dpproxy.session.facade_entry import Key, enter, new_secret
-from dpproxy.session.facade_login import cancel_at
+from dpproxy.session.facade_login import Key, cancel_at, enter, new_secret
 from dpproxy.session.greeting import NOWHERE, Greeting, Origin
-from dpproxy.session.inflow import Half, Inflow, Message
+from dpproxy.session.inflow import Half, Inflow, Message, Outflow
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
-from dpproxy.session.message_counts import glance
-from dpproxy.session.outflow import Outflow
-from dpproxy.session.parameter_values import PreparedStatement
-from dpproxy.session.tracker import Counts
-from dpproxy.sql.signals import Signal
+from dpproxy.session.sql_prepare import PreparedStatement
+from dpproxy.session.tracker import Counts, glance
+from dpproxy.sql.statements import Signal
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer, Span
 from dpproxy.wire.protocol import ProtocolError

@@ -14,8 +14,7 @@ from dpproxy.answers.plan_cache import Settings
 from dpproxy.errors import PROTOCOL_VIOLATION, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.session.link import Exchange
-from dpproxy.session.oids import type_name
-from dpproxy.session.outer_text import Outer
+from dpproxy.session.outer_text import Outer, type_name
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.session_settings import HIDING, SELECT_LIST, WIDTH, check_hiding, has_temporary, read_settings
 from dpproxy.sql.settings import CLIENT_ENCODING

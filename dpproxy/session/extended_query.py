@@ -16,10 +16,10 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.session import public_text
 from dpproxy.session.description import describe
 from dpproxy.session.encodings import converted
-from dpproxy.session.parameter_values import PreparedStatement, prepared
 from dpproxy.session.private_statement import INNER, all_formats, inner_text
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.replies import Client, Replies
+from dpproxy.session.sql_prepare import PreparedStatement, prepared
 from dpproxy.session.statement_answers import StatementAnswers
 from dpproxy.sql.settings import CLIENT_ENCODING
 from dpproxy.sql.statements import Statement

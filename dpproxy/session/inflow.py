@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from dpproxy.errors import IDLE_SESSION_TIMEOUT
 from dpproxy.session.buffer_pool import FREE, BufferPool
 from dpproxy.wire.framing import MOST, Batch, FrontendFramer, Span
 
@@ -139,3 +140,102 @@ class Inflow:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+
+# Ends sessions whose client has begun a message and does not go on.
+#
+# Knows: how far each session's unfinished message has come, clocks it is given. Must not know: sockets, what messages say. An
+# unfinished message takes room that others may wait for. A client that sends nothing of it for `PAUSE` seconds has stopped; one
+# that sends a byte now and then has as long as a slow line takes for the whole. Time in which the proxy does not read the
+# client does not count.
+
+
+PAUSE: Final = 30.0
+"""Seconds without a byte of an unfinished message."""
+SLOWEST: Final = 64 * 1024
+"""Bytes a second: half a megabit. A message has this much time, and `PAUSE` seconds."""
+STOPPED: Final = "terminating connection because a message was not completed in time"
+
+
+class Sending(Protocol):
+    """Is a session. `half`: its unfinished message, if it may send the rest."""
+
+    @property
+    def half(self) -> Half | None: ...
+
+    def fatal(self, sqlstate: str, text: str) -> None: ...
+
+
+S = TypeVar("S", bound=Sending)
+
+
+class HalfMessages(Generic[S]):
+    """Remembers since when each unfinished message is known, and since when it has not grown."""
+
+    def __init__(self) -> None:
+        self._seen: dict[S, tuple[Half, float, float]] = {}  # how far, known since, grown
+
+    def look(self, sessions: Iterable[S], now: float) -> None:
+        """End who has stopped. `now` is of any clock that goes forward."""
+        seen: dict[S, tuple[Half, float, float]] = {}
+        for session in sessions:
+            half = session.half
+            if half is None:
+                continue
+            before, since, grown = self._seen.get(session, (half, now, now))
+            if before.number != half.number:
+                since = grown = now
+            elif before.pending != half.pending:
+                grown = now
+            if now - grown >= PAUSE or now - since >= PAUSE + half.size / SLOWEST:
+                session.fatal(IDLE_SESSION_TIMEOUT, STOPPED)
+            else:
+                seen[session] = half, since, grown
+        self._seen = seen
+
+
+# What the proxy itself tells a client: put together while more follows, and held up while the client does not read.
+#
+# Knows: pieces of bytes, how large a piece is worth a write of its own. Must not know: what messages say, who asked. What the
+# facade says is relayed past it, so whoever relays flushes this first.
+
+
+PIECE: Final = 16 * 1024
+"""Bytes of an answer that are worth a piece of their own: each piece wakes the client."""
+
+
+class Outflow:
+    """Holds what one client is told until it is sent, through `write`."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    def tell(self, data: bytes) -> None:
+        """Send something with what follows it, or at once where it has come to a `PIECE`."""
+        self._held.append(data)
+        self._held_bytes += len(data)
+        if self._held_bytes >= PIECE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was told so far."""
+        if self._held:
+            data = b"".join(self._held)
+            self._held.clear()
+            self._held_bytes = 0
+            self._write(data)
+
+    async def drained(self) -> None:
+        """Wait while the client does not read."""
+        await self._writable.wait()
+
+    def slow(self, slow: bool) -> None:
+        """Note whether the client reads."""
+        if slow:
+            self._writable.clear()
+        else:
+            self._writable.set()

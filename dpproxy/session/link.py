@@ -18,7 +18,7 @@ from time import thread_time
 from typing import Final, Protocol, cast
 
 from dpproxy.limits.fair_share import Account
-from dpproxy.limits.processor_time import SLICE
+from dpproxy.limits.side_threads import SLICE
 from dpproxy.limits.turns import RELAYED, beyond_flat
 from dpproxy.session.message_flow import COMPLETIONS
 from dpproxy.session.tracker import SMALL, STATUSES, Counts, Tracker

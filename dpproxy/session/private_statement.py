@@ -19,8 +19,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.description import Description, describe, describe_ahead, parsed_and_described
 from dpproxy.session.encodings import check_texts, converted, decoded
-from dpproxy.session.oids import array_oid
-from dpproxy.session.outer_text import Outer, Outers, array_constant, same_columns, with_literals, wrapped
+from dpproxy.session.outer_text import Outer, Outers, array_constant, array_oid, same_columns, with_literals, wrapped
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.sql.settings import CLIENT_ENCODING, STATEMENT_TIMEOUT
 from dpproxy.sql.statements import Statement

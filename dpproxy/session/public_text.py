@@ -1,7 +1,7 @@
 """What reads public tables alone, in PostgreSQL's words where it came in another engine's.
 
 Knows: statements and the bytes they came in. Must not know: what they mean. Such a statement is passed on as it came, unless
-`sql.aliases` wrote it otherwise when it was split.
+`sql.translation` wrote it otherwise when it was split.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from dpproxy.errors import ADMIN_SHUTDOWN, SUCCESSFUL_COMPLETION, Refusal
 from dpproxy.session.link import FacadeLink
 from dpproxy.session.memo import Memo
 from dpproxy.session.message_flow import State
-from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.repeat_cache import ReplyRecorder
+from dpproxy.session.sql_prepare import PreparedStatement
 from dpproxy.session.tracker import STATUSES
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 

@@ -14,7 +14,7 @@ from typing import Final
 from dpproxy.answers.plan_cache import Settings
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
-from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.repeatability import CLOCK
 from dpproxy.sql.settings import CLIENT_ENCODING, NAMES, OWN
 from dpproxy.sql.statements import Statement
 
@@ -42,7 +42,7 @@ WIDTH = len(NAMES) + 2
 
 
 def read_settings(values: Sequence[bytes | None]) -> Settings:
-    """Return them by name, with when the transaction began (`sql.clock.CLOCK`).
+    """Return them by name, with when the transaction began (`sql.repeatability.CLOCK`).
 
     An empty text, which is what a placeholder is left with after ROLLBACK, is None too.
 

@@ -16,11 +16,11 @@ from dpproxy.answers.statement_end import Ending, StatementFailed
 from dpproxy.errors import Refusal
 from dpproxy.session import public_text, sql_prepare
 from dpproxy.session.encodings import converted
-from dpproxy.session.parameter_values import prepared
 from dpproxy.session.private_statement import PrivateStatement, fitted, outer_oids
 from dpproxy.session.private_talk import PrivateTalk
 from dpproxy.session.repeat_cache import CachedReply, ReplyRecorder
 from dpproxy.session.replies import Client, Replies
+from dpproxy.session.sql_prepare import prepared
 from dpproxy.session.statement_answers import StatementAnswers
 from dpproxy.sql.repeatability import IMMUTABLE
 from dpproxy.sql.settings import CLIENT_ENCODING

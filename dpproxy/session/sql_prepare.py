@@ -9,14 +9,132 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
+from dpproxy.answers.dataset import Asker, Dataset
+from dpproxy.answers.statement_end import Ending
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, SYNTAX_ERROR, Refusal
 from dpproxy.session.description import Description, describe
-from dpproxy.session.parameter_values import PreparedStatement
-from dpproxy.session.private_statement import cut
+from dpproxy.session.outer_text import with_literals
+from dpproxy.session.private_statement import PrivateStatement, cut, fit, planned
 from dpproxy.session.private_talk import PrivateTalk
+from dpproxy.sql.guard import MAX_LENGTH, too_long
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import frontend_build as front
+
+# Prepared statements whose plan needs to know a parameter's value: `date_trunc($1, ts)`, `sum(least(amount, $2))`.
+#
+# Knows: plans' refusals, text forms of values. Must not know: messages, answers. Drivers send as parameters what people write
+# as constants, and what a query releases may depend on them: bounds, units of time, fractions. A statement that cannot be
+# planned without its values waits for them, and each Bind plans it with its values written in their places. If that does not
+# help, the refusal is the first one, which has its place in the client's text. Arrays stay parameters.
+
+
+_EXAMPLES: Final = {
+    **dict.fromkeys(("int2", "int4", "int8", "numeric", "float4", "float8"), "1"),
+    **dict.fromkeys(("text", "varchar"), "day"),
+    **dict.fromkeys(("date", "timestamp", "timestamptz"), "2020-01-01"),
+    "bool": "true",
+    "time": "12:00",
+    "interval": "1 day",
+    "uuid": "00000000-0000-0000-0000-000000000000",
+}
+"""Types whose values are written as constants, each with one that is as good as any other."""
+_ZEROS: Final = _EXAMPLES | dict.fromkeys(("int2", "int4", "int8"), "0")
+"""The same where only 0 is good: `OFFSET $1`."""
+
+
+@dataclass(frozen=True)
+class UnplannedStatement:
+    """Waits for its values: the facade has the original of such a statement; the outer query will be called `internal`."""
+
+    statement: Statement
+    description: Description
+    internal: str
+    refusal: Refusal
+
+    def valued(self, texts: Sequence[str | None]) -> Statement:
+        """Return the statement with values, in PostgreSQL's text forms, in the places of its parameters. Raises Refusal, before
+        any is written, for values that would make it too long to be planned."""
+        types = self.description.types
+        written = sum(len(text) for text, t in zip(texts, types, strict=True) if text is not None and t in _EXAMPLES)
+        if len(self.statement.text) + written > MAX_LENGTH:
+            raise too_long()
+        literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
+        s = self.statement
+        query = with_literals(s.query, literals)
+        return replace(s, query=query, text=f"{s.prefix}{s.into}{query}{s.suffix}")
+
+
+PreparedStatement = PrivateStatement | UnplannedStatement
+
+
+async def prepared(
+    talk: PrivateTalk,
+    dataset: Dataset,
+    asker: Asker,
+    statement: Statement,
+    description: Description,
+    internal: str,
+    ending: Ending,
+) -> PreparedStatement:
+    """Fit a statement, or have it wait for its values if it cannot be planned without them. Raises Refusal."""
+    try:
+        return await fit(talk, dataset, asker, statement, description, internal, ending)
+    except Refusal as refusal:
+        if refusal.sqlstate != FEATURE_NOT_SUPPORTED or statement.kind not in ("select", "explain", "prepare"):
+            raise
+        unplanned = UnplannedStatement(statement, description, internal, refusal)
+        if not await _may_help(unplanned, dataset, asker, ending):
+            raise
+        return unplanned
+
+
+async def _may_help(found: UnplannedStatement, dataset: Dataset, asker: Asker, ending: Ending) -> bool:
+    """Whether values change what is said: a statement that is refused for another reason is refused at once. Raises Refusal when
+    the statement is to end."""
+    types = found.description.types
+    if not any(type_ in _EXAMPLES for type_ in types):
+        return False
+    for values in dict.fromkeys(tuple(examples.get(t) for t in types) for examples in (_EXAMPLES, _ZEROS)):
+        try:
+            await planned(dataset, asker, found.valued(values), found.description, ending)
+        except Refusal as refusal:
+            if refusal.sqlstate == QUERY_CANCELED:
+                raise
+            if refusal.message == found.refusal.message:
+                continue
+        return True
+    return False
+
+
+async def current(
+    talk: PrivateTalk,
+    dataset: Dataset,
+    asker: Asker,
+    found: PreparedStatement,
+    description: Description,
+    texts: Sequence[str | None],
+    ending: Ending,
+) -> PrivateStatement:
+    """Return the statement planned for these values and settings, which may have changed since Parse: then the outer query is
+    parsed again. Raises Refusal."""
+    if isinstance(found, UnplannedStatement):
+        try:
+            return await fit(talk, dataset, asker, found.valued(texts), description, found.internal, ending)
+        except Refusal as refusal:
+            same = refusal.message == found.refusal.message
+            raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
+    if await planned(dataset, asker, found.statement, description, ending) == found.plan and not found.inlined:
+        return replace(found, description=description)
+    return await fit(talk, dataset, asker, found.statement, description, found.internal, ending)
+
+
+def _constant(text: str | None, type_: str) -> str:
+    """In parentheses: `$1::text` stays a cast of it."""
+    return f"(NULL::{type_})" if text is None else f"('{text.replace(chr(39), chr(39) * 2)}'::{type_})"
+
 
 _INSIDE = re.compile(r'(?i)\bexecute\s+("(?P<quoted>[^"]+)"|(?P<plain>\w+))')
 WORDS = (b"execute", b"deallocate", b"discard")

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
+from typing import Final
 
 import sqlglot
 from sqlglot import exp
@@ -241,3 +242,67 @@ def _interval_end(call: exp.Anonymous) -> bool:
     found: exp.Expr = exp.Dot(this=exp.to_identifier("dpproxy"), expression=end)
     call.replace(exp.alias_(found, name) if call.parent is select else found)
     return True
+
+
+# Snowflake's table function over the budget, as a table of ours.
+#
+# Knows: tokens. Must not know: budgets. `TABLE(SNOWFLAKE.DATA_PRIVACY.ESTIMATE_REMAINING_DP_AGGREGATES('t'))` is no SQL of
+# PostgreSQL's; what it answers is in the table `dpproxy.estimate_remaining_dp_aggregates`, which takes its place. The table
+# that it names does not matter: budgets here are of roles and users, over all tables.
+
+
+NAME: Final = "estimate_remaining_dp_aggregates"
+_QUALIFIED: Final = ["SNOWFLAKE", ".", "DATA_PRIVACY", "."]
+
+
+def as_table(text: str) -> str:
+    """Return a client's text with each such call written as the table. Raises Refusal for a text that no statement needs."""
+    if NAME not in text.lower():
+        return text
+    tokens = tokenize(text)
+    words = words_of(tokens)
+    for at in reversed([i for i, word in enumerate(words) if word == NAME.upper()]):
+        first = at - len(_QUALIFIED) if words[max(at - len(_QUALIFIED), 0) : at] == _QUALIFIED else at
+        last = at + 3  # the name, a bracket, what it names, a bracket
+        if words[at + 1 : at + 2] != ["("] or words[last : last + 1] != [")"]:
+            continue
+        if words[max(first - 2, 0) : first] == ["TABLE", "("] and words[last + 1 : last + 2] == [")"]:
+            first, last = first - 2, last + 1
+        text = f"{text[: tokens[first].start]}dpproxy.{NAME}{text[tokens[last].end + 1 :]}"
+    return text
+
+
+# Names in back quotes, as MySQL and GoogleSQL write them, in double quotes.
+#
+# Knows: where strings, names and comments of a text begin and end. Must not know: statements, policies. PostgreSQL has no use
+# for a back quote outside of strings, so a text that has one comes from elsewhere: what stands there in double quotes is a
+# string. A name that is one plain word does not depend on its capitals there, and has none here, as PostgreSQL's own plain
+# names.
+
+
+_PIECES: Final = re.compile(
+    r"""
+      (?P<kept>'(?:[^']|'')*+(?:'|\Z) | --[^\n]* | /\*.*?(?:\*/|\Z) | \$(?P<tag>\w*)\$.*?(?:\$(?P=tag)\$|\Z))
+    | `(?P<name>[^`]+)`
+    | "(?P<text>(?:[^"]|"")*+)(?:"|\Z)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""What is open to the end is read to the end, so that no text is read twice."""
+_WORD: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def in_double_quotes(text: str) -> str:
+    """Return a client's text with such names in double quotes; one without them as it is."""
+    if "`" not in text or not any(piece["name"] for piece in _PIECES.finditer(text)):
+        return text
+    return _PIECES.sub(_written, text)
+
+
+def _written(piece: re.Match[str]) -> str:
+    if piece["kept"] is not None:
+        return piece["kept"]
+    if piece["name"] is None:
+        return "'" + piece["text"].replace('""', '"').replace("'", "''") + "'"
+    name = piece["name"]
+    return '"' + (name.lower() if _WORD.fullmatch(name) else name.replace('"', '""')) + '"'

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
@@ -22,7 +22,22 @@ from dpproxy.sql.dialect import FaithfulPostgres, ident
 from dpproxy.sql.guard import check, refuse_wide, tokenize
 from dpproxy.sql.misreadings import refuse_misread
 from dpproxy.sql.nodes import every
-from dpproxy.sql.signals import SIGNALS, signal_calls
+from dpproxy.sql.trees import function_name
+
+# Functions that end what another session does, or that session: how they are called.
+#
+# Knows: trees, names of functions. Must not know: sessions. Their argument is a number that a client was given for a session.
+
+
+Signal = Literal["cancel", "terminate"]
+SIGNALS: Final[dict[str, Signal]] = {"pg_cancel_backend": "cancel", "pg_terminate_backend": "terminate"}
+"""What each function does."""
+
+
+def signal_calls(tree: exp.Expr) -> list[exp.Anonymous]:
+    """Return the calls in a tree."""
+    return [call for call in every(tree, exp.Anonymous) if function_name(call) in SIGNALS]
+
 
 Kind = Literal["select", "explain", "copy", "cursor", "create_table_as", "prepare", "other"]
 

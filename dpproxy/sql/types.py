@@ -5,6 +5,9 @@ Knows: names, OIDs, families, which type an operator of two types yields. Must n
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+
 from sqlglot import exp
 
 OIDS = {
@@ -115,3 +118,50 @@ def arithmetic(a: str, b: str) -> str:
         return a
     wider = _wider(a, b)
     return "float8" if wider == "float4" else wider
+
+
+# PostgreSQL's text form of arrays, taken apart.
+#
+# Knows: its quoting. Must not know: types, engines.
+
+
+def array_items(text: str) -> list[str | None]:
+    """Return the elements of a one-dimensional array literal. Raises ValueError for other arrays."""
+    body = text.strip()
+    if not (body.startswith("{") and body.endswith("}")):
+        raise ValueError("not a one-dimensional array")
+    items: list[str | None] = []
+    for match in _ITEM.finditer(body[1:-1]):
+        quoted, plain = match.groups()
+        if quoted is not None:
+            items.append(re.sub(r"\\(.)", r"\1", quoted))
+        elif plain:
+            if "{" in plain:
+                raise ValueError("not a one-dimensional array")
+            items.append(None if plain.upper() == "NULL" else plain)
+    return items
+
+
+_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,]+)')
+
+
+# Rationals as decimal text for formulas the facade computes.
+#
+# Knows: arithmetic. Must not know: anything else.
+
+
+MAX_DIGITS = 40  # decimals of a grid: policies' resolutions and products of a few of them have far fewer
+
+
+def decimal(value: Fraction) -> str:
+    """Return a rational with a power-of-ten denominator as a decimal literal; others to the nearest double."""
+    if value.denominator == 1:
+        return str(value.numerator)
+    digits = 0
+    while (value * 10**digits).denominator != 1:
+        digits += 1
+        if digits > MAX_DIGITS:
+            return repr(float(value))
+    whole = abs(value * 10**digits).numerator
+    text = str(whole).rjust(digits + 1, "0")
+    return f"{'-' if value < 0 else ''}{text[:-digits]}.{text[-digits:]}"

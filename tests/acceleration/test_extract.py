@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.acceleration.extract_tables import Extract
 from dpproxy.backends.base import BackendError
-from dpproxy.facade.copytext import copy_chunks
+from dpproxy.facade.database import copy_chunks
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.table_terms import TableName
 

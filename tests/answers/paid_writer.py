@@ -22,7 +22,7 @@ from dpproxy.answers.question import Question
 from dpproxy.answers.statement_end import TIMEOUT, USER, Ending
 from dpproxy.backends.base import Backend, BackendError, Runner
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.load import load_file
 from dpproxy.reuse.store import AnswerStore

@@ -11,7 +11,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.question import Question
 from dpproxy.answers.standings import limit
 from dpproxy.answers.statement_end import Ending
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.plan.model import Plan
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.sql.statements import split

@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.answers.answer_parts import AnswerParts
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from tests.worlds.scripted import COST
 
 from .shop_of_answers import COUNTS, REGIONS, STAGED, ShopOfAnswers, spent

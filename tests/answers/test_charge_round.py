@@ -20,7 +20,7 @@ from dpproxy.answers.statement_end import USER, Ending, Grid
 from dpproxy.backends.base import BackendError
 from dpproxy.errors import AFTER_CHARGE, Refusal
 from dpproxy.ledger.ledger import Charge, ChargeRequest
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.records.sqlite import SqliteLedger

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from dpproxy.answers.dataset import AnswerEntry
 from dpproxy.backends.base import BackendError
-from dpproxy.limits import engine_seats
+from dpproxy.limits import side_threads
 from dpproxy.limits.session_limits import SessionLimits
 from tests.worlds.town import Client, Town, town
 
@@ -345,7 +345,7 @@ async def _clients(world: Town, user: str, count: int) -> AsyncIterator[list[Cli
 
 @pytest.mark.parametrize(("places", "roles", "each"), [(8, 1, 8), (8, 2, 4), (8, 3, 2), (8, 20, 2), (4, 0, 4)])
 async def test_shares(places: int, roles: int, each: int) -> None:
-    assert engine_seats.share(places, roles) == each
+    assert side_threads.share(places, roles) == each
 
 
 async def test_no_engine_no_charge(world: Town, monkeypatch: pytest.MonkeyPatch) -> None:

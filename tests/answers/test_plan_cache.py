@@ -32,7 +32,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import Bounds, Budget, ColumnPolicy, ColumnRole, Policy, QueryLimits, Role, TablePolicy, UnitPath
 from dpproxy.privacy.loss import ZERO
-from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.repeatability import CLOCK
 from dpproxy.sql.statements import Statement
 from dpproxy.table_terms import TableName
 from tests.worlds.scripted import PEOPLE, catalog, policy

@@ -17,7 +17,7 @@ from dpproxy.audit.movement import Exactly
 from dpproxy.audit.planted import NOTES, ORDERS, VISITS
 from dpproxy.audit.self_test import ROLE
 from dpproxy.engines import literal
-from dpproxy.mechanisms.exact_answers import Exact, Released
+from dpproxy.mechanisms.noise import Exact, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import running_sums
 from dpproxy.privacy.loss import Loss

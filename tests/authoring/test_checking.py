@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.authoring.checking import Depth, findings
 from dpproxy.backends import postgres
-from dpproxy.policy.codes import CODES
+from dpproxy.policy.problems import CODES
 
 from .worlds import BASE, VERIFIER, cases, make, page, said
 

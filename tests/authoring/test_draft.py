@@ -13,7 +13,7 @@ from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.load import read_text
 from dpproxy.policy.model import ColumnRole, Policy
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.table_terms import TableName
 
 FRAME = Frame("shop", "{ duckdb: shop.duckdb }", "ada", make_verifier("x"))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from dpproxy.authoring.app import policy_app
 from dpproxy.errors import OperatorError
-from dpproxy.policy.password import parse_verifier
+from dpproxy.policy.people import parse_verifier
 from dpproxy.policy.schema import text
 
 RUN = CliRunner()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from dpproxy.authoring import simulation
 from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.trials import Trial
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policies" / "tutorial.md").read_text()

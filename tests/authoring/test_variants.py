@@ -11,7 +11,7 @@ from dpproxy.amounts import MICRO
 from dpproxy.authoring.trials import QUIET, UNREACHED, Variant, asker, varied
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Bounds, DuckDBBackend, Policy
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.table_terms import TableName
 from tests.worlds.authored_town import town_text
 

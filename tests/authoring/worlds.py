@@ -11,7 +11,7 @@ import duckdb
 from ruamel.yaml import YAML
 
 from dpproxy.authoring.checking import Depth, findings, line
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 
 HERE = Path(__file__).parent
 BASE = (HERE / "base.yaml").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.backends.base import BackendError, Runner
 from dpproxy.backends.duckdb import DuckDB
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.sql.template import KEPT
 from dpproxy.table_terms import TableName

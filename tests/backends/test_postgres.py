@@ -15,7 +15,7 @@ from scratch_postgres import Scratch, installations, scratch_server
 
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.table_terms import TableName

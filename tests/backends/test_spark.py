@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason=spark_servers.MISSING)
 from dpproxy.backends import spark, spark_session
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.spark import Spark
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.model import SparkBackend
 from dpproxy.table_terms import TableName
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import duckdb
 import pytest
 
-from dpproxy.facade.binaries import find_binaries
-from dpproxy.policy.password import make_verifier
+from dpproxy.facade.account import find_binaries
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 
 from .matrix import pytest_configure

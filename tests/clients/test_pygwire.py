@@ -20,7 +20,7 @@ import pytest
 from pygwire import FrontendConnection, FrontendMessageDecoder
 from pygwire import messages as pg
 
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import find_binaries
 
 from .conftest import Town
 from .test_psql import BY_REGION

@@ -26,8 +26,8 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpproxy.facade.binaries import find_binaries
-from dpproxy.policy.password import make_verifier
+from dpproxy.facade.account import find_binaries
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 
 from . import java_tests

@@ -17,7 +17,7 @@ import pytest
 from dpproxy.amounts import MICRO
 from dpproxy.answers.standings import limit
 from dpproxy.policy.load import load_policy
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve.launch import launched
 

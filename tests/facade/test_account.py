@@ -14,8 +14,16 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from dpproxy.facade import account as accounts
-from dpproxy.facade.account import Account, choose_account, choose_place
-from dpproxy.facade.binaries import DISTRIBUTION, Binaries, FacadeError, find_binaries, wheel_files
+from dpproxy.facade.account import (
+    DISTRIBUTION,
+    Account,
+    Binaries,
+    FacadeError,
+    choose_account,
+    choose_place,
+    find_binaries,
+    wheel_files,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 ODD = "o'd, ü\t漢 "

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.facade.binaries import OLDEST, Binaries, FacadeError, find_binaries, wheel_folder
+from dpproxy.facade.account import OLDEST, Binaries, FacadeError, find_binaries, wheel_folder
 
 
 def programs(

@@ -14,8 +14,7 @@ from typing import Any, cast
 import pytest
 
 from dpproxy.facade import cluster
-from dpproxy.facade.account import Account, Place
-from dpproxy.facade.binaries import Binaries, FacadeError
+from dpproxy.facade.account import Account, Binaries, FacadeError, Place
 from dpproxy.facade.cluster import ALARM, LONGEST_PAUSE, Cluster, Endpoint, Held
 from tests.worlds.waiting import until
 

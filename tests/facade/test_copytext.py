@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from dpproxy.facade.copytext import CHUNK, copy_chunks
+from dpproxy.facade.database import CHUNK, copy_chunks
 
 CASES = [
     (pa.array([1, None], pa.int64()), ["1", "\\N"]),

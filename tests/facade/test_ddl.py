@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dpproxy.facade import ddl
-from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.account import FacadeError
 from dpproxy.facade.ddl import NAME_LIMIT, Shown
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath

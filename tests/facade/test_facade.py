@@ -21,8 +21,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.facade.account import Account
-from dpproxy.facade.binaries import FacadeError, find_binaries, wheel_files
+from dpproxy.facade.account import Account, FacadeError, find_binaries, wheel_files
 from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade, Rooms
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey

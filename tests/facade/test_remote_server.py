@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 
 from dpproxy.facade import remote_server
-from dpproxy.facade.binaries import OLDEST, FacadeError
+from dpproxy.facade.account import OLDEST, FacadeError
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import Shown
 from dpproxy.facade.remote_server import RemoteFacade, RemoteServer

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.facade import server
-from dpproxy.facade.account import Account, Place
-from dpproxy.facade.binaries import Binaries, FacadeError
+from dpproxy.facade.account import Account, Binaries, FacadeError, Place
 from dpproxy.facade.server import Bounds, EmbeddedServer, kill_strays, settings
 from tests.worlds.waiting import SAFETY, until
 

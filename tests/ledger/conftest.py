@@ -19,8 +19,7 @@ import asyncpg
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.facade.account import choose_account, choose_place
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import choose_account, choose_place, find_binaries
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import ChargeRequest, Limits
 from dpproxy.privacy.accountant import Limit

@@ -161,7 +161,7 @@ def test_a_lost_acknowledgement_is_found_by_its_id(
     open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The commit goes through, then the store reports failure: charged once, and the caller is told so."""
-    from dpproxy.ledger.store import StoreError
+    from dpproxy.ledger.transaction import StoreError
 
     ledger = open_ledger()
     charge(ledger, request_of())
@@ -181,7 +181,7 @@ def test_a_lost_acknowledgement_is_found_by_its_id(
 def test_a_store_that_fails_charges_nobody_and_comes_back(
     open_ledger: OpenLedger, request_of: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dpproxy.ledger.store import StoreError
+    from dpproxy.ledger.transaction import StoreError
 
     ledger = open_ledger()
     charge(ledger, request_of())

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, Grant, LedgerError, Limits, charge
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.records import record

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from dpproxy.ledger.ledger import LedgerError
-from dpproxy.ledger.store import KnownCharge, Store, StoreError
+from dpproxy.ledger.transaction import KnownCharge, Store, StoreError
 from dpproxy.records.postgres import PostgresStore
 from dpproxy.records.sqlite import SqliteStore
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.limits.engine_seats import Seats, share
+from dpproxy.limits.side_threads import Seats, share
 
 
 @pytest.mark.parametrize(("places", "roles", "each"), [(32, 4, 8), (32, 0, 32), (32, 1, 32), (7, 3, 2), (4, 100, 2)])

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from dpproxy.limits.processor_time import SLICE, breathe, metered
-from dpproxy.limits.side_threads import SideThreads
+from dpproxy.limits.side_threads import SLICE, SideThreads, breathe, metered
 
 pytestmark = pytest.mark.asyncio
 

@@ -8,7 +8,7 @@ import pytest
 
 from dpproxy.facade import usage
 from dpproxy.limits.quota import Quota
-from dpproxy.limits.rations import LEAST, MEGABYTE, MOST_DISK, Rations
+from dpproxy.limits.session_limits import LEAST, MEGABYTE, MOST_DISK, Rations
 
 GIGABYTE = 1024 * MEGABYTE
 

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dpproxy.mechanisms.exact_answers import Exact, Int64
-from dpproxy.mechanisms.noise import exact_loss
+from dpproxy.mechanisms.noise import Exact, Int64, exact_loss
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement, Threshold

@@ -10,15 +10,14 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.mechanisms import charge_check
-from dpproxy.mechanisms.exact_answers import Exact, Int64
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, Int64, MechanismError
 from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement, Threshold
 from dpproxy.privacy.noise_error import deviation, half_width
-from dpproxy.privacy.threshold import units_threshold
+from dpproxy.privacy.noise_tail import units_threshold
 from dpproxy.sql.template import Template
 
 FINE, ROWS, GROUPS = 1024, 10, 1000

@@ -18,13 +18,13 @@ import pytest
 
 import dpproxy
 from dpproxy.mechanisms import coins, exponential, quantiles, sampler
-from dpproxy.mechanisms.exact_answers import Exact, Released
+from dpproxy.mechanisms.noise import Exact, Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement, Selection, Threshold, Top
+from dpproxy.privacy.noise_tail import truncated_threshold
 from dpproxy.privacy.selection_ranks import draws
-from dpproxy.privacy.threshold import truncated_threshold
 from dpproxy.sql.template import Template
 
 SOURCES = Path(dpproxy.__file__).parent

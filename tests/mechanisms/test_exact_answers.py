@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from mypy import api
 
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 
 SOURCES = Path(__file__).resolve().parents[2] / "dpproxy"
 
@@ -55,7 +55,7 @@ SNIPPETS = [
 
 PREAMBLE = """
 import asyncio, socket as sockets, sys
-from dpproxy.mechanisms.exact_answers import Exact, Released
+from dpproxy.mechanisms.noise import Exact, Released
 
 def message(body: bytes) -> bytes:
     return body
@@ -160,4 +160,4 @@ def _on_self(node: ast.Attribute) -> bool:
 
 def test_only_its_own_file_knows_its_slot() -> None:
     knowers = {str(path) for path, tree in modules() if {"__tables", "_Exact__tables"} & set(names(tree))}
-    assert knowers == {"mechanisms/exact_answers.py"}
+    assert knowers == {"mechanisms/noise.py"}

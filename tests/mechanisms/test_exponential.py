@@ -15,14 +15,13 @@ from scipy import stats
 
 from dpproxy.amounts import ATTO
 from dpproxy.mechanisms import exponential
-from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, MechanismError
 from dpproxy.mechanisms.noise_sources import OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement, Selection, Threshold
+from dpproxy.privacy.noise_tail import top_threshold
 from dpproxy.privacy.selection_ranks import end_rank, extreme_rank
-from dpproxy.privacy.threshold import top_threshold
 from dpproxy.sql.template import Template
 
 FRACTIONS = [Fraction(0), Fraction(1, 4), Fraction(1, 2), Fraction(9, 10), Fraction(1)]

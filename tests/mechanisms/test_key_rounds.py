@@ -11,15 +11,14 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.mechanisms import charge_check
-from dpproxy.mechanisms.exact_answers import Exact, FoundGroups, Int64
 from dpproxy.mechanisms.key_rounds import MOST_NUMBERS, found_first, places
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, MechanismError
 from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Key, Measurement, Threshold
 from dpproxy.privacy.noise_scale import gaussian_sigmas
-from dpproxy.privacy.threshold import units_threshold
+from dpproxy.privacy.noise_tail import units_threshold
 from dpproxy.sql.template import Template
 
 FINE, L0, DELTA = 2**20, 1000, 5 * 10**11

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from dpproxy.mechanisms.exact_answers import Int64
-from dpproxy.mechanisms.noise import LIMIT, ROUNDS, MechanismError, exact_loss, saturate, truncated
+from dpproxy.mechanisms.noise import LIMIT, ROUNDS, Int64, MechanismError, exact_loss, saturate, truncated
 from dpproxy.mechanisms.noise_sources import OwnNoise
 
 

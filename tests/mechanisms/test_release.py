@@ -10,14 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, MechanismError
 from dpproxy.mechanisms.noise_sources import DefaultNoise, OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Threshold
-from dpproxy.privacy.threshold import truncated_threshold, units_threshold
+from dpproxy.privacy.noise_tail import truncated_threshold, units_threshold
 
 SEED = np.random.default_rng(19).bytes
 

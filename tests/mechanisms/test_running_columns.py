@@ -13,8 +13,7 @@ import pytest
 
 from dpproxy.mechanisms import running_columns
 from dpproxy.mechanisms.charge_check import check
-from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import LIMIT, MechanismError
+from dpproxy.mechanisms.noise import LIMIT, Exact, MechanismError
 from dpproxy.mechanisms.noise_sources import DefaultNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale, running_sums

@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.mechanisms import charge_check, step_columns
-from dpproxy.mechanisms.exact_answers import Exact, Int64
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, Int64, MechanismError
 from dpproxy.mechanisms.noise_sources import OpenDPNoise, OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy.loss import Loss

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dpproxy.mechanisms.step_profiles import Float64, Profile, profiles
+from dpproxy.mechanisms.step_columns import Float64, Profile, profiles
 
 NOISE = 40.0
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpproxy.mechanisms import exponential, quantiles, thinning
-from dpproxy.mechanisms.exact_answers import Int64
+from dpproxy.mechanisms.noise import Int64
 from dpproxy.privacy.selection_ranks import extreme_rank
 
 SIZE = 10**6

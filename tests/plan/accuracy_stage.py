@@ -26,7 +26,7 @@ import shop_world
 from dpproxy.answers.answer_parts import array_literal
 from dpproxy.facade.cluster import plain
 from dpproxy.mechanisms import sampler
-from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
+from dpproxy.mechanisms.noise import Exact, Int64, Released
 from dpproxy.mechanisms.noise_sources import OwnNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.model import Plan

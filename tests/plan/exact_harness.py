@@ -30,11 +30,9 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.postgres import Postgres
 from dpproxy.facade import ddl
 from dpproxy.facade.cluster import plain
-from dpproxy.facade.copytext import copy_chunks
-from dpproxy.facade.database import fill
+from dpproxy.facade.database import copy_chunks, fill
 from dpproxy.mechanisms import exponential
-from dpproxy.mechanisms.exact_answers import Exact, Int64, Released
-from dpproxy.mechanisms.noise import exact_loss
+from dpproxy.mechanisms.noise import Exact, Int64, Released, exact_loss
 from dpproxy.mechanisms.release import release
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog

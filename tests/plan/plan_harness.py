@@ -34,9 +34,8 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.engines import literal
 from dpproxy.errors import UnprovenPlan
 from dpproxy.kernel.verdict import Trees
-from dpproxy.mechanisms.exact_answers import Exact, Released
 from dpproxy.mechanisms.key_rounds import found_first
-from dpproxy.mechanisms.noise import Noise
+from dpproxy.mechanisms.noise import Exact, Noise, Released
 from dpproxy.mechanisms.release import release
 from dpproxy.plan import pipeline
 from dpproxy.plan.measure.compiler import Compiled

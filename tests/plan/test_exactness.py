@@ -18,7 +18,7 @@ import pytest
 from exact_harness import Outcome, Pair
 from fixture_cases import ACCEPTED, ACCEPTED_OF_TOOLS, Case, sampled
 
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.plan.measure import compiler
 from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import planning

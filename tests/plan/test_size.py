@@ -9,7 +9,7 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.policy.catalog import Catalog
-from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.translation import spelled_out
 
 ROOM = 64 * 2**20  # bytes; a text of texts of 30 levels would take a thousand times as much
 

@@ -13,14 +13,13 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.mechanisms.exact_answers import Exact
-from dpproxy.mechanisms.noise import MechanismError
+from dpproxy.mechanisms.noise import Exact, MechanismError
 from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Bounds
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.privacy.threshold import top_threshold
+from dpproxy.privacy.noise_tail import top_threshold
 
 SQL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC LIMIT 3"
 ALL = "SELECT category, count(*) FROM orders GROUP BY category ORDER BY count(*) DESC"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.load import Loaded, PolicyError, read_text
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import Problem
 from dpproxy.table_terms import TableName
 

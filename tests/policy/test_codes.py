@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import get_args
 
-from dpproxy.policy.codes import CODES, Code
+from dpproxy.policy.problems import CODES, Code
 
 ROOT = Path(__file__).resolve().parents[2] / "dpproxy"
 

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))  # the 
 
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.policy.exposed_rows import exposures, private_tables, unseen
+from dpproxy.policy.grants import exposures, private_tables, unseen
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.data_checks import checked_catalog, doubts, open_backend
 

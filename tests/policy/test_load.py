@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dpproxy.amounts import ATTO
 from dpproxy.policy.load import PolicyError, load_file, load_policy, load_text, read_text
 from dpproxy.policy.model import Bounds, Budget, DuckDBBackend, PostgresBackend, SparkBackend, Step
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import Mark, Problem
 from dpproxy.policy.tree import MAX_BYTES
 from dpproxy.table_terms import TableName

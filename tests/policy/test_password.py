@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient, ScramException, ScramMechanism
 
-from dpproxy.policy.password import make_verifier, parse_verifier
+from dpproxy.policy.people import make_verifier, parse_verifier
 
 SALT = b"0123456789abcdef"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from dpproxy.policy.probes import probes
+from dpproxy.policy.grants import probes
 
 from .good import GOOD, catalog, loaded, table
 

@@ -11,7 +11,7 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.policy.check import check
 from dpproxy.policy.load import load_file, load_policy
 from dpproxy.policy.model import DuckDBBackend, UnitPath
-from dpproxy.policy.password import make_verifier, parse_verifier
+from dpproxy.policy.people import make_verifier, parse_verifier
 from dpproxy.serve.data_checks import broken_claims
 from dpproxy.table_terms import TableName
 

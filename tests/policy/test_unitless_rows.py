@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpproxy.policy.catalog import Catalog, ForeignKey
-from dpproxy.policy.unitless_rows import UnitlessRows, told, unitless_rows
+from dpproxy.policy.data_claims import UnitlessRows, told, unitless_rows
 from tests.policy.good import catalog, loaded, table
 
 ORDERS, ITEMS = table("orders"), table("order_items")

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpproxy.privacy.lanes import LANE, MOST, minus, packed, plus, times, unpacked
-from dpproxy.privacy.loss import ORDERS, RESERVES, UNREACHABLE, Loss
+from dpproxy.privacy.loss import LANE, MOST, ORDERS, RESERVES, UNREACHABLE, Loss, minus, packed, plus, times, unpacked
 
 MOST_OF_ALL = (1 << 8 * LANE - 1) - 1
 numbers = st.one_of(st.integers(0, 10**12), st.integers(0, MOST_OF_ALL), st.sampled_from([0, 1, MOST_OF_ALL, UNREACHABLE]))

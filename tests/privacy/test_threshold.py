@@ -10,7 +10,7 @@ import pytest
 
 from dpproxy.amounts import ATTO
 from dpproxy.privacy.noise_scale import laplace_scale
-from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
+from dpproxy.privacy.noise_tail import top_threshold, truncated_threshold, units_threshold
 from tests.privacy.tails import gaussian_tail, laplace_tail
 
 

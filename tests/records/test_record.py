@@ -13,7 +13,7 @@ import pytest
 
 from dpproxy.ledger.entries import NO_HASH, Entry, Exhausted, Head, Opened, Row, decode, row_of, seal
 from dpproxy.ledger.ledger import Charge, LedgerCorrupt
-from dpproxy.ledger.store import Stored
+from dpproxy.ledger.transaction import Stored
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
 from dpproxy.records.record import current, export, readable, recent, rechained, sealed, show, verify, verify_export

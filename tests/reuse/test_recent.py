@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.loss import Loss
 from dpproxy.reuse import lookup

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dpproxy.derived_keys import derived
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.matching import Asked, Groups, Origin, Repeat, StoredRelease
 from dpproxy.reuse.payload import ReleaseKey, Sealer, SealError

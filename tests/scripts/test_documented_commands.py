@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from dpproxy.cli import commands
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import PostgresBackend, SparkBackend
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve import serve_command
 from dpproxy.serve.options import Options
 from tests.worlds.demo_shop import PASSWORD, small_shop

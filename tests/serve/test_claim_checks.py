@@ -18,7 +18,7 @@ from dpproxy.engines import literal
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import Loaded, load_file, read_text
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.serve.data_checks import broken_claims, checked_catalog, open_backend

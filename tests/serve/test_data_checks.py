@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.policy.load import load_file
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.data_checks import checked_catalog, doubts, fitting_catalog, open_backend
 

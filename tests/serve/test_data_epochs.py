@@ -11,7 +11,7 @@ import duckdb
 import psycopg
 import pytest
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 
 from .test_reload import alive, hang_up

@@ -27,7 +27,7 @@ from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
 from dpproxy.cli import commands
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve import extracts
 from dpproxy.serve.extracts import Data, open_data

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import LaunchError, Proxy, launched
 
 from .test_reload import hang_up

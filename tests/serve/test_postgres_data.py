@@ -19,7 +19,7 @@ from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.errors import Refusal
 from dpproxy.policy.load import load_file
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.data_checks import checked_catalog, open_backend, table_access
 from dpproxy.serve.launch import launched
 from dpproxy.table_terms import TableName

@@ -19,7 +19,7 @@ from dpproxy.engines import literal
 from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.policy.load import load_file, load_text
 from dpproxy.policy.model import DuckDBBackend
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.serve.prepared_copies import LARGE, SMALL, accelerator_of, folder_of, least
 

@@ -12,7 +12,7 @@ import duckdb
 import psycopg
 import pytest
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds.running import SAFETY, Running
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dpproxy.errors import AFTER_CHARGE
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
 from tests.worlds import spark_servers
 

@@ -18,8 +18,7 @@ from structlog.testing import capture_logs
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.limits.session_limits import SessionLimits
 from dpproxy.server import connection
-from dpproxy.server.arrivals import QUIET, Arrivals
-from dpproxy.server.server import Server
+from dpproxy.server.server import QUIET, Arrivals, Server
 from dpproxy.server.tls import MOST_OF_A_HANDSHAKE, load_tls
 from dpproxy.telemetry.tallies import Tallies
 from dpproxy.wire import frontend_build as front

@@ -14,7 +14,7 @@ from dpproxy.ledger.ledger import Ledger
 from dpproxy.limits.session_limits import SessionLimits, State
 from dpproxy.server.server import NUMBER_BITS, Server
 from dpproxy.session.greeting import NOWHERE, Origin
-from dpproxy.sql.signals import Signal
+from dpproxy.sql.statements import Signal
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 from tests.worlds.waiting import until
 

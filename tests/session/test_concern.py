@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dpproxy.session.concern import Concern, concern, concerns, text_concerns
-from dpproxy.session.word_search import REACH, WordSearch
+from dpproxy.session.concern import REACH, Concern, WordSearch, concern, concerns, text_concerns
 from dpproxy.wire import frontend_build as front
 
 

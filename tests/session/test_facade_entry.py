@@ -10,8 +10,8 @@ import pytest
 from dpproxy.errors import CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.limits.fair_share import Account
-from dpproxy.session import facade_entry
-from dpproxy.session.facade_entry import enter, new_secret
+from dpproxy.session import facade_login
+from dpproxy.session.facade_login import enter, new_secret
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.wire import backend as back
 
@@ -44,7 +44,7 @@ async def entered(
     entrant: Entrant, folder: Path, answers: list[bytes | None], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[int, bytes]:
     """What comes of a facade that answers so, one connection after the other; None: it cannot be reached."""
-    monkeypatch.setattr(facade_entry, "AGAIN", 0)
+    monkeypatch.setattr(facade_login, "AGAIN", 0)
     path, left = folder / "facade", answers.copy()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

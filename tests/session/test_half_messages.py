@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpproxy.session.half_messages import PAUSE, SLOWEST, STOPPED, HalfMessages
-from dpproxy.session.inflow import Half
+from dpproxy.session.inflow import PAUSE, SLOWEST, STOPPED, Half, HalfMessages
 
 MB = 1 << 20
 

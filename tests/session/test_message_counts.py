@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.session.message_counts import counted, glance
-from dpproxy.session.tracker import REMEMBERED, SMALL, Counts, Tracker
+from dpproxy.session.tracker import REMEMBERED, SMALL, Counts, Tracker, counted, glance
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import MOST
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 
-from dpproxy.session.oids import _TYPES, array_oid, type_name
+from dpproxy.session.outer_text import _TYPES, array_oid, type_name
 
 SPELLED = {"char": '"char"'}
 

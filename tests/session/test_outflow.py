@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.session.outflow import PIECE, Outflow
+from dpproxy.session.inflow import PIECE, Outflow
 
 
 @given(st.lists(st.one_of(st.integers(0, 2 * PIECE), st.none())))

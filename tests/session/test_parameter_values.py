@@ -11,10 +11,10 @@ import pytest
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.privacy.loss import ZERO
-from dpproxy.session import parameter_values
+from dpproxy.session import sql_prepare
 from dpproxy.session.description import Description
-from dpproxy.session.parameter_values import UnplannedStatement, current, prepared
 from dpproxy.session.private_statement import PrivateStatement
+from dpproxy.session.sql_prepare import UnplannedStatement, current, prepared
 from dpproxy.sql.guard import MAX_LENGTH
 from dpproxy.sql.statements import Statement, split
 
@@ -65,8 +65,8 @@ none = cast(Any, None)
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(lambda sql: PLAN)
-    monkeypatch.setattr(parameter_values, "fit", made.fit)
-    monkeypatch.setattr(parameter_values, "planned", made.planning)
+    monkeypatch.setattr(sql_prepare, "fit", made.fit)
+    monkeypatch.setattr(sql_prepare, "planned", made.planning)
     return made
 
 
@@ -160,8 +160,8 @@ async def test_a_plan_that_stands_is_not_fitted_again(world: World) -> None:
 def test_values_that_make_a_statement_too_long_are_not_written(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     """Looking for their places takes as long as all of them are. An array is not written."""
     written: list[int] = []
-    spell = parameter_values.with_literals
-    monkeypatch.setattr(parameter_values, "with_literals", lambda sql, given: (written.append(1), spell(sql, given))[1])
+    spell = sql_prepare.with_literals
+    monkeypatch.setattr(sql_prepare, "with_literals", lambda sql, given: (written.append(1), spell(sql, given))[1])
     found = UnplannedStatement(statement(), World(lambda _: PLAN).description, "internal", UNKNOWN)
     room = MAX_LENGTH - len(SQL) - len("day")
     if most:

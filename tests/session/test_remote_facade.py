@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dpproxy.facade.binaries import FacadeError
+from dpproxy.facade.account import FacadeError
 from dpproxy.facade.cluster import plain
 from dpproxy.facade.facade import Rooms
 from dpproxy.facade.remote_server import RemoteFacade

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.session.link import FacadeLink
 from dpproxy.session.repeat_cache import MOST, ROWS, CachedReply, RepeatCache, ReplyRecorder
 from dpproxy.wire import frontend_build as front

@@ -15,7 +15,7 @@ from dpproxy.session.session_settings import (
     misnamed,
     read_settings,
 )
-from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.repeatability import CLOCK
 from dpproxy.sql.settings import NAMES, OWN
 from dpproxy.sql.statements import split
 

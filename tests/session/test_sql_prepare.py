@@ -9,9 +9,8 @@ import pytest
 
 from dpproxy.errors import Refusal
 from dpproxy.session.description import Description
-from dpproxy.session.parameter_values import PreparedStatement
 from dpproxy.session.private_talk import PrivateTalk
-from dpproxy.session.sql_prepare import arguments, concerned
+from dpproxy.session.sql_prepare import PreparedStatement, arguments, concerned
 from dpproxy.sql.statements import Named, Statement, split
 
 PRIVATE = cast("dict[str, PreparedStatement]", {"mine": None, "odd name": None})

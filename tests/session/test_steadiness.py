@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from dpproxy.session import steadiness
-from dpproxy.session.steadiness import LONG, Steadiness
+from dpproxy.session import memo
+from dpproxy.session.memo import LONG, Steadiness
 
 T = TypeVar("T")
 QUERY, OUTER = "SELECT count(*) FROM people", "SELECT n FROM unnest($1::int8[]) AS m(n)"
@@ -48,8 +48,8 @@ async def test_a_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         read.append(text)
         return text != "other"
 
-    monkeypatch.setattr(steadiness, "steady", steady)
-    monkeypatch.setattr(steadiness, "KNOWN", 2)
+    monkeypatch.setattr(memo, "steady", steady)
+    monkeypatch.setattr(memo, "KNOWN", 2)
     known = knowing()
     for _ in range(3):
         assert await known.of(QUERY, OUTER, at_once)
@@ -67,7 +67,7 @@ async def test_long_texts_are_read_beside_the_loop(monkeypatch: pytest.MonkeyPat
         threads.append(threading.current_thread())
         return True
 
-    monkeypatch.setattr(steadiness, "steady", steady)
+    monkeypatch.setattr(memo, "steady", steady)
     raced: list[object] = []
 
     def race(work: Awaitable[T]) -> Awaitable[T]:

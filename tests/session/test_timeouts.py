@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from dpproxy.limits.session_limits import SessionLimits, Watch
 from dpproxy.server.server import Server
-from dpproxy.session import half_messages
+from dpproxy.session import inflow
 from dpproxy.session.client import ClientSession
 from dpproxy.sql.settings import STATEMENT_TIMEOUT
 from dpproxy.wire import frontend_build as front
@@ -92,11 +92,11 @@ async def test_slow_loris(hurried: Hurried) -> None:
 
 
 async def test_a_message_that_does_not_go_on_ends_its_session_alone(hurried: Hurried, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(half_messages, "PAUSE", 0.2)
+    monkeypatch.setattr(inflow, "PAUSE", 0.2)
     at = await hurried(transaction=2)  # so that it is looked each half of a second
     wire, other = await at.connect(), await at.connect()
     wire.send(front.query("SELECT 1")[:-1])
-    assert report(await wire.until(b"E"))["M"] == half_messages.STOPPED
+    assert report(await wire.until(b"E"))["M"] == inflow.STOPPED
     assert rows(await other.query("SELECT 1")) == [("1",)]
     await other.close()
 

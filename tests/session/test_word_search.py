@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from dpproxy.session.concern import TOGETHER, WordSearch
 from dpproxy.session.memo import Memo
-from dpproxy.session.word_search import TOGETHER, WordSearch
 
 WORDS = (b"people", b"a.b(c|d*", b"two words", "gr\u00f6\u00dfe".encode(), b"[x]", b"\\d", b'say ""so""')
 

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dpproxy.sql.array_text import array_items
+from dpproxy.sql.types import array_items
 
 ITEMS = [
     ["a", "b c", None],

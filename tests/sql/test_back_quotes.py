@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from dpproxy.sql.back_quotes import in_double_quotes
 from dpproxy.sql.guard import tokenize
+from dpproxy.sql.privacy_clauses import in_double_quotes
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.booleans import boolean
+from dpproxy.sql.settings import boolean
 
 ON = ("t", "tr", "tru", "true", "TRUE", "y", "ye", "yes", "Yes", "on", "ON", "1")
 OFF = ("f", "fa", "fal", "fals", "false", "n", "no", "N", "of", "off", "OFF", "0")

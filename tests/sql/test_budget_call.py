@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.budget_call import NAME, as_table
+from dpproxy.sql.privacy_clauses import NAME, as_table
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 
 CALL = "SNOWFLAKE.DATA_PRIVACY.ESTIMATE_REMAINING_DP_AGGREGATES"

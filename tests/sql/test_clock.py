@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.clock import Reading, reading, shown
+from dpproxy.sql.repeatability import Reading, reading, shown
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlglot import exp
 
-from dpproxy.sql.correlation import mark_outer, outer
+from dpproxy.sql.capture import mark_outer, outer
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.statements import parse
 

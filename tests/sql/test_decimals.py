@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.sql.decimals import MAX_DIGITS, decimal
+from dpproxy.sql.types import MAX_DIGITS, decimal
 
 
 @given(st.integers(-(10**30), 10**30), st.integers(0, MAX_DIGITS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.empty_result import returns_nothing
+from dpproxy.sql.grouping_sets import returns_nothing
 from dpproxy.sql.statements import parse
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from dpproxy.sql.function_names import AGGREGATES
+from dpproxy.sql.trees import AGGREGATES
 
 
 def test_every_aggregate_of_postgresql_is_known(postgres: psycopg.Connection[Any]) -> None:

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from dpproxy.sql.dialect import to_sql
-from dpproxy.sql.row_makers import as_rows
+from dpproxy.sql.skeleton import as_rows
 from dpproxy.sql.statements import parse
 
 MADE = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.sql.session_reach import BEYOND_WORDS, check_allowed
+from dpproxy.sql.repeatability import BEYOND_WORDS, check_allowed
 from dpproxy.sql.statements import split
 
 BEYOND = [

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.signals import SIGNALS, signal_calls
-from dpproxy.sql.statements import parse, split
+from dpproxy.sql.statements import SIGNALS, parse, signal_calls, split
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.aliases import spelled_out
+from dpproxy.sql.translation import spelled_out
 
 NONE: frozenset[str] = frozenset()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import duckdb
 
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 
 TOWN = """
 version: 1

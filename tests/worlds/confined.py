@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import find_binaries
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PYTHON: Final = Path(sys.base_prefix).resolve()

@@ -27,7 +27,7 @@ from dpproxy.facade.cluster import Cluster
 from dpproxy.facade.facade import Facade
 from dpproxy.ledger.ledger import Ledger
 from dpproxy.limits.session_limits import SessionLimits
-from dpproxy.mechanisms.exact_answers import Exact, Int64
+from dpproxy.mechanisms.noise import Exact, Int64
 from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
@@ -49,8 +49,7 @@ from dpproxy.privacy.measurement import Basis, Key, Measurement
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.server.server import Server
 from dpproxy.session.session_settings import Settings
-from dpproxy.sql.signals import SIGNALS
-from dpproxy.sql.statements import Statement
+from dpproxy.sql.statements import SIGNALS, Statement
 from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.table_terms import TableName
 from dpproxy.wire.scram import make_verifier

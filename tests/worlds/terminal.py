@@ -18,7 +18,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from dpproxy.cli import commands
-from dpproxy.facade.binaries import find_binaries
+from dpproxy.facade.account import find_binaries
 from dpproxy.serve.launch import Proxy, launched
 
 QUESTION = "SELECT count(*) FROM customers;\n"

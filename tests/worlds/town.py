@@ -19,10 +19,10 @@ from dpproxy.answers.dataset import Dataset
 from dpproxy.answers.standings import limit
 from dpproxy.backends.base import Backend, Runner
 from dpproxy.facade.facade import Facade
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.load import load_file
-from dpproxy.policy.password import make_verifier
+from dpproxy.policy.people import make_verifier
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.datasets import open_dataset

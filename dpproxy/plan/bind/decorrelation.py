@@ -1,6 +1,6 @@
 """Correlated subqueries over private rows, as one grouped query that is measured for all values of the outer columns at once.
 
-Knows: sqlglot trees, marks of outer columns (`sql.correlation`). Must not know: privacy types, engines. A reference to a released
+Knows: sqlglot trees, marks of outer columns (`sql.capture`). Must not know: privacy types, engines. A reference to a released
 query around a subquery over public or released rows is the facade's business: it only has to survive the rewriting of both. A
 subquery over private rows with `inner = outer` conditions is measured once for all values of `inner`, and the outer query looks
 up its value: `(SELECT count(*) FROM orders o WHERE o.region = r.region)` becomes a measurement by `o.region`. It is no rule of
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from dpproxy.sql.correlation import refers, sides
+from dpproxy.sql.capture import refers, sides
 from dpproxy.sql.dialect import copied
 from dpproxy.sql.trees import contains_aggregate, sources_of
 

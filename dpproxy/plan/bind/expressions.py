@@ -34,7 +34,7 @@ from dpproxy.plan.operations.constants import literal
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
-from dpproxy.sql.function_names import AGGREGATES
+from dpproxy.sql.trees import AGGREGATES
 from dpproxy.sql.types import INTEGERS, TIMES, castable, type_length, type_name, wire_type
 from dpproxy.tree.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
 

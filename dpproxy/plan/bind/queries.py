@@ -38,7 +38,7 @@ from dpproxy.plan.refusals import (
     rows_of_people,
     unsupported,
 )
-from dpproxy.sql.correlation import mark_outer
+from dpproxy.sql.capture import mark_outer
 from dpproxy.sql.dialect import begins, copied, ident, position
 from dpproxy.sql.effort import step
 from dpproxy.sql.placement import check_placement

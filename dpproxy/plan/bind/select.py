@@ -31,7 +31,7 @@ from dpproxy.plan.properties.fanout import beside_groups, check_repetitions, con
 from dpproxy.plan.properties.key_origins import origin
 from dpproxy.plan.properties.narrowing import narrowed_column
 from dpproxy.plan.refusals import FormRefusal, limit_below, rows_of_people, unsupported
-from dpproxy.sql import correlation
+from dpproxy.sql import capture
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.placement import check_group_key
@@ -84,7 +84,7 @@ def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope
 def _measured(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> Result:
     """Release a query, which is asked before any row of a query around it is known. Raises Refusal where it refers to one."""
     known = queries.tables.columns_of
-    around = scope.outer is not None and correlation.outer_columns(select, lambda table: known(table, env))
+    around = scope.outer is not None and capture.outer_columns(select, lambda table: known(table, env))
     if around:
         unit = queries.context.policy.unit_column
         raise FormRefusal(

@@ -17,9 +17,8 @@ from dpproxy.plan.functions import instants, literals, numbers, operators, patte
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.functions.registry import called
 from dpproxy.plan.refusals import CONSTANT, unsupported
-from dpproxy.sql.array_text import array_items
 from dpproxy.sql.dialect import ident, to_sql
-from dpproxy.sql.types import type_name
+from dpproxy.sql.types import array_items, type_name
 from dpproxy.tree.expr import Call, Case, Cast, Expr, InList, Lit
 
 MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison

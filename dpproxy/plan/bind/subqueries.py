@@ -28,9 +28,9 @@ from dpproxy.plan.known_tables import Env
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.refusals import NoMember, unsupported, unsupported_form
-from dpproxy.sql.correlation import mark_outer
+from dpproxy.sql.capture import mark_outer
 from dpproxy.sql.dialect import copied, position, to_sql
-from dpproxy.sql.row_makers import as_rows
+from dpproxy.sql.skeleton import as_rows
 from dpproxy.sql.trees import contains_aggregate, only_counts
 from dpproxy.sql.types import NUMBERS, TEXTS, TIMES
 from dpproxy.tree.expr import (

@@ -25,7 +25,7 @@ from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.plan.rewrite.lateral_lookups import LIMITED
 from dpproxy.sql.dialect import position
-from dpproxy.sql.function_names import AGGREGATES
+from dpproxy.sql.trees import AGGREGATES
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, Ref, Win, rebuilt
 from dpproxy.tree.relation import Rows
 

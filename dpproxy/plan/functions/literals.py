@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from dpproxy.plan.operations.interval_texts import interval_text
 from dpproxy.plan.refusals import CONSTANT, OTHER_ARGUMENTS, OTHER_TYPE, unsupported
-from dpproxy.sql.booleans import boolean
+from dpproxy.sql.settings import boolean
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
 from dpproxy.tree.expr import Expr, Hole, Lit
 

@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from dpproxy.plan.intervals.calls import interval_call
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.sql.correlation import names_of
+from dpproxy.sql.capture import names_of
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.effort import step
 from dpproxy.sql.nodes import every

@@ -28,8 +28,7 @@ from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.plan.properties.grid import grid_of
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
-from dpproxy.sql.decimals import decimal
-from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
+from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, decimal
 from dpproxy.tree.expr import Agg, Expr, Lit, Ref
 from dpproxy.tree.interval import OPEN, Interval
 

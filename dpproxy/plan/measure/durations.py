@@ -29,7 +29,7 @@ from dpproxy.plan.operations.operation import Span
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.refusals import unsupported
-from dpproxy.sql.decimals import decimal
+from dpproxy.sql.types import decimal
 from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import Agg, Call, Case, Expr, Lit, Ref
 from dpproxy.tree.interval import OPEN, Interval

@@ -18,8 +18,7 @@ from dpproxy.plan.measure.specs import BasisSpec
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import grid_of, on_grid
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
-from dpproxy.sql.decimals import decimal
-from dpproxy.sql.types import FLOATS
+from dpproxy.sql.types import FLOATS, decimal
 from dpproxy.tree.expr import Call, Cast, Expr, Lit, conjunction
 
 SINGLE = {"var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"}

@@ -35,8 +35,8 @@ from dpproxy.privacy.measurement import (
     Top,
     Vector,
 )
+from dpproxy.privacy.noise_tail import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.running_sums import Running
-from dpproxy.privacy.threshold import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.vector_loss import part_epsilon
 from dpproxy.sql.template import Dialect, Template
 

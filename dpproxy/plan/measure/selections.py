@@ -24,8 +24,7 @@ from dpproxy.plan.properties.grid import on_grid
 from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
-from dpproxy.sql.decimals import decimal
-from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES
+from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, decimal
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, SeriesDomain, ValuesDomain
 from dpproxy.tree.interval import Interval
 

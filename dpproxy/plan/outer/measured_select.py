@@ -44,7 +44,7 @@ from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
 from dpproxy.plan.refusals import FormRefusal, unsupported
-from dpproxy.sql.correlation import outer
+from dpproxy.sql.capture import outer
 from dpproxy.sql.dialect import ident, position, to_sql
 from dpproxy.sql.grouping_sets import grouping_sets
 from dpproxy.sql.output_names import output_name

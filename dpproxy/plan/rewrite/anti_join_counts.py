@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.sql.correlation import mark_outer
+from dpproxy.sql.capture import mark_outer
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.nodes import every
 from dpproxy.sql.trees import aggregate_calls, contains_aggregate, function_name, outermost_queries, table_alias

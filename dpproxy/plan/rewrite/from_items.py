@@ -9,8 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.sql.capture import at_spot, queries_between
-from dpproxy.sql.correlation import has, may_have
+from dpproxy.sql.capture import at_spot, has, may_have, queries_between
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import joins_before, sources_of

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.sql.correlation import OUTER, mark_outer, refers, sides
+from dpproxy.sql.capture import OUTER, mark_outer, refers, sides
 from dpproxy.sql.dialect import copied
 from dpproxy.sql.group_keys import group_keys
 from dpproxy.sql.nodes import every

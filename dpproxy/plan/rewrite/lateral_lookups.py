@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns
-from dpproxy.sql.correlation import outer_columns
+from dpproxy.sql.capture import outer_columns
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name

@@ -11,7 +11,7 @@ from dpproxy.errors import Refusal
 from dpproxy.plan.functions import instants, numbers, patterns, scalars, text_parts, texts, time_formats, times
 from dpproxy.plan.functions.registry import BUILDERS, builder, called, names
 from dpproxy.plan.operations import catalogue
-from dpproxy.sql.function_names import AGGREGATES
+from dpproxy.sql.trees import AGGREGATES
 
 ROOMS = (scalars, text_parts, texts, numbers, times, time_formats, instants, patterns)
 

@@ -10,7 +10,7 @@ import pytest
 from accuracy_stage import Seeded, Stage
 
 from dpproxy.errors import Refusal
-from dpproxy.mechanisms.exact_answers import Exact
+from dpproxy.mechanisms.noise import Exact
 from dpproxy.mechanisms.release import release
 from dpproxy.policy.model import Mechanism
 

@@ -8,7 +8,7 @@ import pytest
 from dpproxy.plan.measure.moving_constants import MOVING, moves
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
-from dpproxy.sql.clock import CLOCK
+from dpproxy.sql.repeatability import CLOCK
 
 MORNING, EVENING, NEXT = "2024-05-17 08:00:00.000001", "2024-05-17 19:11:12.131415", "2024-05-18 08:00:00.000001"
 

@@ -18,7 +18,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Mechanism, Policy
 from dpproxy.privacy import loss, noise_scale
 from dpproxy.privacy.measurement import Basis, Measurement
-from dpproxy.privacy.threshold import units_threshold
+from dpproxy.privacy.noise_tail import units_threshold
 
 ATTO = 10**18
 DELTA = 10**12  # 1e-6, the fixtures' query delta

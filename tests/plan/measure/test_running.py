@@ -16,7 +16,7 @@ from dpproxy.kernel import verdict
 from dpproxy.kernel.leaves import Unproven
 from dpproxy.limits.side_threads import SideThreads
 from dpproxy.mechanisms.charge_check import check
-from dpproxy.mechanisms.exact_answers import Released
+from dpproxy.mechanisms.noise import Released
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.typical_error import relative_error
