@@ -96,11 +96,11 @@ TOUR: Final = (
 
 
 class DemoError(Exception):
-    """Says that the demo cannot go on; the text is for the person in front of it."""
+    """The demo cannot go on; the text is for the person in front of it."""
 
 
 def make_data() -> None:
-    """Make the sample shop beside its policy, with progress on the console."""
+    """Make the sample shop in its policy's folder, with progress on the console."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=CONSOLE) as bar:
         task = bar.add_task("sample shop")

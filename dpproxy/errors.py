@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 
 class OperatorError(Exception):
-    """Says what keeps dpproxy from doing what its operator asks, and what to do about it. It is no word to a client."""
+    """What keeps dpproxy from doing what its operator asks, and what to do about it. It is no word to a client."""
 
 
 @dataclass(unsafe_hash=True)  # not frozen: `contextlib` sets `__traceback__` on what passes through it
@@ -50,7 +50,7 @@ class Refusal(Exception):
 
 @dataclass(unsafe_hash=True)
 class NoRoom(Refusal):
-    """Says that an aggregate and its noise do not fit 64 bits on this grid; they may fit on a grid that is coarser by `times`.
+    """An aggregate and its noise do not fit 64 bits on this grid; they may fit on a grid that is coarser by `times`.
 
     `size` is the largest value, in grid units, where it is known.
     """
@@ -61,7 +61,7 @@ class NoRoom(Refusal):
 
 @dataclass(unsafe_hash=True)
 class UnprovenPlan(Refusal):
-    """Says that a plan claims less than can be proved of it (`kernel`): a fault of dpproxy's, of which the operator is told.
+    """A plan claims less than can be proved of it (`kernel`): a fault of dpproxy's, logged for the operator.
 
     `rule` and `plan` are for the operator's log, never for a client: what refused it, and the measurement with its trees.
     """

@@ -18,7 +18,7 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class SharedFolder(OperatorError):
-    """Says which folder others can write, and what to do about it."""
+    """Which folder others can write, and what to do about it."""
 
 
 def private_folder(path: Path) -> None:

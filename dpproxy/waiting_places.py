@@ -26,7 +26,7 @@ C = TypeVar("C")
 
 
 class WaitingPlaces(Generic[C]):
-    """Holds who waits. `places`: of all together; `of_one`: of one network. Both are at least 1."""
+    """Who waits. `places`: of all together; `of_one`: of one network. Both are at least 1."""
 
     def __init__(self, places: int, of_one: int) -> None:
         self._places, self._of_one = places, of_one

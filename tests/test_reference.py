@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 import dpproxy
 from dpproxy import errors
 from dpproxy.plan.bind import calls, windows
-from dpproxy.plan.functions.registry import FUNCTIONS
+from dpproxy.plan.functions import registry
 from dpproxy.plan.measure import moments
 from dpproxy.sql import translation
 
@@ -55,7 +55,7 @@ def first_cells(text: str) -> str:
 def test_functions_are_those_of_the_registry() -> None:
     text = section("sql.md", "Functions below an aggregate")
     table = "\n".join(line for line in text.splitlines() if line.startswith("|"))
-    assert names(table) == FUNCTIONS.keys() - OUR_SPELLINGS
+    assert names(table) == registry.names() - OUR_SPELLINGS
     borrowed = text.partition("From other engines")[2].partition(";")[0]
     assert names(borrowed) == translation._CALLS.keys()
     within, _, window = text.partition("Functions over the rows")[2].partition("as windows")

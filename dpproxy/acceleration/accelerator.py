@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass
 class CopyStatus:
-    """Says how far a copy is: `bytes` of disk it takes, which `part` of it is made."""
+    """How far a copy is: `bytes` of disk it takes, which `part` of it is made."""
 
     state: State = "none"
     bytes: int = 0
@@ -49,7 +49,7 @@ class CopyStatus:
 
 
 class Accelerator:
-    """Keeps the copy beside a backend. `prepared` says what is to be made: it may take a while, and is asked in a thread.
+    """The prepared copy of a backend's data. `prepared` says what is to be made: it may take a while, and is asked in a thread.
     `wanted`: whether a copy is to be made; one that is there is used in any case."""
 
     def __init__(

@@ -48,7 +48,7 @@ class CopyError(OperatorError):
 
 @dataclass(frozen=True)
 class Preparation:
-    """Is a table of a copy: its name, and the query over the data that makes it."""
+    """A table of a copy: its name, and the query over the data that makes it."""
 
     name: str
     query: str
@@ -56,7 +56,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Says what is in a copy. `digest` of the database's bytes; `tables`: those of the preparations that the disk had room for;
+    """What is in a copy. `digest` of the database's bytes; `tables`: those of the preparations that the disk had room for;
     `made`: seconds since 1970; `seconds` that making it took. `epoch`: the state of the data that an extract is of; `overtaken`:
     another than they were in when it was asked for."""
 
@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Copy:
-    """Is a copy that was found whole."""
+    """A copy that was found whole."""
 
     path: Path
     manifest: Manifest
@@ -98,7 +98,7 @@ def allowed_bytes(said: int | None, data: int, free: int) -> int:
 
 
 class CopyFolder:
-    """Is where the copies of one dataset are."""
+    """Where the copies of one dataset are."""
 
     def __init__(self, place: Path, dataset: str, data: str, state: Path) -> None:
         """`place`: the folder of all copies; `data` names what they are made of (`answers.data_identity`). Those of two proxies,
@@ -110,7 +110,7 @@ class CopyFolder:
         return self.path / f"{key}{DATABASE}"
 
     def unfinished(self, key: str) -> Path:
-        """Return where a copy is made, before it is one; what is spilled meanwhile is beside it."""
+        """Return where a copy is made, before it is one; spilled data lie in the same folder."""
         return self.path / f"{key}{MAKING}"
 
     def spill(self, key: str) -> Path:

@@ -44,7 +44,7 @@ Told = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Job:
-    """Says what is to be made: of the data of `backend` in the state `state`, in `folder`, within `disk` bytes. `said`: what the
+    """What is to be made: of the data of `backend` in the state `state`, in `folder`, within `disk` bytes. `said`: what the
     policy says of these. `name`: by which a copy is attached."""
 
     backend: DuckDBBackend

@@ -31,7 +31,7 @@ _LENGTH: Final = struct.Struct("!I")
 
 
 class Work(Protocol):
-    """Is a copy that is to be made: a value that can be pickled."""
+    """A copy that is to be made: a value that can be pickled."""
 
     @property
     def folder(self) -> CopyFolder: ...

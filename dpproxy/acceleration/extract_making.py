@@ -66,7 +66,7 @@ Part = Callable[[int], float]
 
 @dataclass(frozen=True)
 class ExtractJob:
-    """Says what is to be extracted. `about`: a digest of all that an extract follows from but the data; `epoch`: of the data as
+    """What is to be extracted. `about`: a digest of all that an extract follows from but the data; `epoch`: of the data as
     they were just now. Where a `query` tells a number of it, `numbered` is its name with `NUMBER` for that. `disk`: bytes it may
     take; `after`: a key that is too old to be this extract."""
 

@@ -57,7 +57,7 @@ Numerics = Mapping[tuple[TableName, str], tuple[int, int]]
 
 @dataclass(frozen=True)
 class ExtractTable:
-    """Is one table to be extracted. `source`: as it is in PostgreSQL; `held`: as it is in the extract; `query`: what PostgreSQL
+    """One table to be extracted. `source`: as it is in PostgreSQL; `held`: as it is in the extract; `query`: what PostgreSQL
     is asked; `read`: the types, of PostgreSQL, of the columns c0, c1, ... that it tells; `items`: what is made of these;
     `order`: the extract's column by which its rows lie, "" where they lie as they arrive."""
 

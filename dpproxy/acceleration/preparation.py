@@ -124,7 +124,7 @@ def _table(table: TablePolicy) -> str:
 
 
 def _aggregates(table: TablePolicy, known: CatalogTable) -> list[list[str]]:
-    """All that is made of counts and sums of the columns. What stands beside a mean is made of its columns: sums and deviations
+    """All that is made of counts and sums of the columns. What accompanies a mean is made of its columns: sums and deviations
     are asked for apart."""
     counts, sums, deviations = ["count(*)"], [], []
     if table.unit is not None and not table.unit.steps:

@@ -96,7 +96,7 @@ class Source:
 
 
 class AnswerParts:
-    """Holds the parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
+    """The parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
 
     `released`: measurements that are; `values`: what was released of each, of groups that are shown; `free`: those that cost
     nothing, and their sources.
@@ -255,7 +255,7 @@ class AnswerParts:
         return self.values | {i: self._shown(i, f.released) for i, f in found.items() if f.seen(role)}
 
     def _shown(self, index: int, released: Released) -> tuple[Int64, ...]:
-        """What was released of groups that are shown: errors are told of these."""
+        """Released values of the groups that are shown, from which errors are stated."""
         unshown = self._plan.unshown[index] if self._plan.unshown else ()
         if not unshown:
             return released.values

@@ -72,7 +72,7 @@ async def of_values(plan: Plan, values: Values, said: Callable[[Sequence[Typical
 
 @dataclass(frozen=True)
 class Told:
-    """Is a notice, and the part of it that says typical errors, and of what there is none (empty where it says nothing)."""
+    """A notice, and the part of it that says typical errors, and of what there is none (empty where it says nothing)."""
 
     text: str
     errors: str
@@ -82,7 +82,7 @@ NOTHING = Told("", "")
 
 
 async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, charged: Loss, free: int) -> Told:
-    """Return what is told. `free`: measurements that cost nothing. Raises LedgerError."""
+    """Return the notice. `free`: measurements that cost nothing. Raises LedgerError."""
     name, held, lately = dataset.policy.dataset, dataset.applied_budgets(asker), dataset.recent_standing
     role, now = asker.role.name, asyncio.get_running_loop().time()
     if charged:

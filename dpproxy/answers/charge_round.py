@@ -40,7 +40,7 @@ FAILED, STOPPED = "failed", "stopped"
 
 @dataclass(frozen=True)
 class Asking:
-    """Says who asks, in which statement (`statement` is its hash). `limit`: seconds a round may take, the operator's; 0 is
+    """Who asks, in which statement (`statement` is its hash). `limit`: seconds a round may take, the operator's; 0 is
     none."""
 
     dataset: Dataset
@@ -68,7 +68,7 @@ class Asking:
 
 @dataclass(frozen=True)
 class Work:
-    """Is one measurement with its values written into it. `asked`: its name among stored answers; None where it has none.
+    """One measurement with its values written into it. `asked`: its name among stored answers; None where it has none.
     `first`: the query of the round before, where there is one; `after` writes the queries once its groups are found."""
 
     measurement: Measurement

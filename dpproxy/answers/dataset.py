@@ -73,7 +73,7 @@ class UntoldAnswer:
 
 
 class PaidMeasurements:
-    """Holds what is charged and not yet through, of one dataset, in one event loop. `untold` counts by role, why nobody waited,
+    """What is charged and not yet through, of one dataset, in one event loop. `untold` counts by role, why nobody waited,
     and whether the answer is kept or lost."""
 
     def __init__(self) -> None:
@@ -197,7 +197,7 @@ RECENT = 1000  # answers shown in `dpproxy.answers`, of all roles together
 
 @dataclass
 class AnswerEntry:
-    """Is one line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
+    """One line of `dpproxy.answers`. `outcome`: running, and then told; or, when its client did not wait for what was
     charged, kept, and lost when it could not be measured to its end; preview where no row of the data was read. None: answered
     before the proxy was started last. `errors`: what its notice says of typical errors; None where it says nothing."""
 
@@ -214,7 +214,7 @@ class AnswerEntry:
 
 @dataclass(frozen=True)
 class Asker:
-    """Is a logged-in user, with the role that the policy gives."""
+    """A logged-in user, with the role that the policy gives."""
 
     user: User
     role: Role
@@ -246,7 +246,7 @@ class Watch(Protocol):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Is all that answers of one dataset need. `words`: lower-case bytes of which a statement's text must hold one before it is
+    """All that answers of one dataset need. `words`: lower-case bytes of which a statement's text must hold one before it is
     looked at more closely. `withheld`: public tables too large for the facade. `reuse`: None where no answers are stored.
     `rooms`: what its sessions connect to; None where somebody else says. `publics` names what public tables held when they were
     read (`answers.public_tables`); `outdated` asks for the dataset to be opened anew. `tallies`
@@ -328,7 +328,7 @@ class Dataset:
         return Limits(limit(asker.role.budget), limit(self.policy.budget), own, asker.role.query.max_epsilon)
 
     def applied_budgets(self, asker: Asker) -> list[AppliedBudget]:
-        """Return the budgets that apply to who asks."""
+        """Return the budgets that apply to the asker."""
         return applied_budgets(self.policy, [asker.role], [asker.user])
 
 

@@ -40,7 +40,7 @@ from dpproxy.telemetry.statement_event import StatementEvent, Verdict, milliseco
 
 @dataclass(frozen=True)
 class Preview:
-    """Says what an answer would cost now. `stored[i]`: what answers measurement i at no charge. `left`: of each budget of who
+    """What an answer would cost now. `stored[i]`: what answers measurement i at no charge. `left`: of each budget of who
     asks; `refused`: by which of them the answer would be, if it would. `errors`: of aggregates by their labels, relative to what
     was last released of them. `extract`: when the snapshot was taken of which the data are an extract."""
 

@@ -50,7 +50,7 @@ Settings = Mapping[str, str | None]
 
 
 class Plans(Protocol):
-    """Is what a session asks of the planner. All methods raise Refusal; `plan` with positions in characters of
+    """What a session asks of the planner. All methods raise Refusal; `plan` with positions in characters of
     `Statement.query`."""
 
     @property
@@ -65,11 +65,11 @@ class Plans(Protocol):
     def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
 
     async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
-        """Do as `split`, beside the loop where it may take long; then `race` waits for it."""
+        """Do as `split`, in a thread where it may take long; then `race` waits for it."""
         ...
 
     async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
-        """Do as `plan`, beside the loop where it may take long; then `race` waits for it."""
+        """Do as `plan`, in a thread where it may take long; then `race` waits for it."""
         ...
 
 
@@ -116,7 +116,7 @@ class MemoizedCall(Generic[T]):
 
 @dataclass(frozen=True)
 class Known:
-    """Holds the names that mean something to a role: of private tables and views, of columns, of all tables. What a text is taken
+    """The names that mean something to a role: of private tables and views, of columns, of all tables. What a text is taken
     for must not depend on any other name, or it would tell that there is such a one."""
 
     private: frozenset[str]

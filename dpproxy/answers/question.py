@@ -32,7 +32,7 @@ Reach = Callable[[Signal, int], Awaitable[bool]]
 
 
 async def unreachable(signal: Signal, number: int) -> bool:
-    """Reach nobody: who asks has no sessions."""
+    """Reach nobody: the asker has no sessions."""
     return False
 
 

@@ -22,7 +22,7 @@ LOG = structlog.get_logger()
 
 @dataclass(frozen=True)
 class AppliedBudget:
-    """Is a budget that applies to who asks, and says whose it is."""
+    """A budget that applies to the asker, and whose budget it is."""
 
     scope: Scope
     name: str
@@ -81,7 +81,7 @@ class WarningLevels:
         self._logged: set[tuple[Scope, str, dt.datetime | None, int]] = set()
 
     def notices(self, dataset: str, found: Sequence[Standing], held: Sequence[AppliedBudget]) -> list[str]:
-        """Return texts for who asks, by the highest level of each of its budgets; logs what is reached for the first time."""
+        """Return texts for the asker, by the highest level of each of its budgets; logs what is reached for the first time."""
         notices = []
         for standing, own in zip(found, held, strict=True):
             levels = warnings(standing, own.budget.warn)

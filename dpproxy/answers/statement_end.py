@@ -32,7 +32,7 @@ from dpproxy.telemetry.log import places
 
 
 class Grid:
-    """Has points every `quantum_ms` milliseconds after it was made; None: every moment is a point. False is a grid without
+    """Points every `quantum_ms` milliseconds after it was made; None: every moment is a point. False is a grid without
     points."""
 
     def __init__(self, quantum_ms: int | None) -> None:
@@ -64,7 +64,7 @@ USER, TIMEOUT = "user request", "statement timeout"
 
 
 class Ending:
-    """Is asked to end one statement, and heard by it. `reason`: why it is to end, in PostgreSQL's words; None as long as nobody
+    """A request to end one statement. `reason`: why it is to end, in PostgreSQL's words; None as long as nobody
     wants that. `began`: by the loop's clock; `paid`: what it was charged and nobody was told of yet."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Ending:
         self._timer: asyncio.TimerHandle | None = None
 
     def limit(self, seconds: float | None) -> None:
-        """Set the client's own `statement_timeout`, from the first time it is told on; the proxy's holds besides
+        """Set the client's own `statement_timeout`, from its first statement on; the proxy's holds too
         (`session_limits.Watch`)."""
         if seconds and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(seconds, self.ask, TIMEOUT)
@@ -169,7 +169,7 @@ def incident(error: BaseException, **context: object) -> str:
 
 
 def suspended_refusal(suspended: Suspended, dataset: str) -> Refusal:
-    """Log why nothing is charged, and return what the client is told."""
+    """Log why nothing is charged, and return the client's error."""
     LOG.error("nothing is charged", dataset=dataset, text=str(suspended))
     return suspended.refusal()
 

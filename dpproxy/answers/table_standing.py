@@ -40,7 +40,7 @@ LOOKS: Final = 5
 
 @dataclass(frozen=True)
 class Closure:
-    """Says why a table is closed: `why` and `remedy` to whoever asks, without a number of the data; `seen` to the log."""
+    """Why a table is closed: `why` and `remedy` to whoever asks, without a number of the data; `seen` to the log."""
 
     why: str
     remedy: str

@@ -36,7 +36,7 @@ Help = tuple[str, str, str]
 
 
 def help_rows(dataset: Dataset, asker: Asker) -> Iterator[Help]:
-    """Yield what is told to this role."""
+    """Yield the help texts for this role."""
     table, unit = _example(dataset, asker), dataset.policy.unit_name
     price, most = (decimal(amount, MICRO) for amount in (asker.role.query.epsilon, asker.role.query.max_epsilon))
     yield from _asking(table, unit, price, most)

@@ -40,7 +40,7 @@ Wrapped = Callable[[Ledger], Ledger]
 
 @dataclass(frozen=True)
 class Spent:
-    """Says how many answers there were, of how many that the budget is for: asked one after the other, and all at once."""
+    """How many answers there were, of how many that the budget is for: asked one after the other, and all at once."""
 
     epsilon: float
     paid_for: int

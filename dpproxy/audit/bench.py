@@ -44,7 +44,7 @@ SAME: Final = (NOBODY, SHUFFLED)
 
 
 class Neighbours:
-    """Holds the database and its neighbours. `names`: those that lack a unit, by the unit's name; then those that lack nobody."""
+    """The database and its neighbours. `names`: those that lack a unit, by the unit's name; then those that lack nobody."""
 
     def __init__(self, world: World, most: int) -> None:
         options = dict(LOCKED_DOWN) | {"threads": 1}
@@ -112,7 +112,7 @@ def _database(name: str) -> str:
 
 @dataclass(frozen=True)
 class AuditBench:
-    """Is what there is for one audit. `whole`, `without`: files of the invented rows, with and without the outlier."""
+    """What there is for one audit. `whole`, `without`: files of the invented rows, with and without the outlier."""
 
     loaded: Loaded
     world: World

@@ -37,7 +37,7 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Figure:
-    """Is what answers to one statement prove: epsilon is at least `shown`, by `event`; it is charged `epsilon` and `delta`. With
+    """What answers to one statement prove: epsilon is at least `shown`, by `event`; it is charged `epsilon` and `delta`. With
     this many answers an epsilon above `detectable` would have been shown to exceed the charge."""
 
     statement: Statement
@@ -113,7 +113,7 @@ FEWEST_GUESSES = 8
 
 @dataclass(frozen=True)
 class Point:
-    """Is one amount that was spent, the advantage that was seen, what is sure of it, and what is allowed."""
+    """One amount that was spent, the advantage that was seen, what is sure of it, and what is allowed."""
 
     epsilon: float
     advantage: float
@@ -124,7 +124,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Attack:
-    """Is one attack: what it tried, how it went for what it spent, and in a sentence. `counts`: whether it may refute the
+    """One attack: what it tried, how it went for what it spent, and in a sentence. `counts`: whether it may refute the
     promise; what is known not to be promised, as time is not without `timing.quantum`, is told and does not."""
 
     name: str

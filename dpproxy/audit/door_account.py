@@ -46,7 +46,7 @@ class Roll(Enum):
 
 @dataclass(frozen=True)
 class Call:
-    """Is one column that was given noise: which, of which scale, the values before and after."""
+    """One column that was given noise: which, of which scale, the values before and after."""
 
     mechanism: MechanismName
     scale: Fraction
@@ -56,7 +56,7 @@ class Call:
 
 @dataclass
 class Dice:
-    """Is a `mechanisms.noise.Noise`. `groups`: the names of the cells in a table's rows; a call of several times as many cells
+    """A `mechanisms.noise.Noise`. `groups`: the names of the cells in a table's rows; a call of several times as many cells
     rolls for each part of them. `reach`: the most that may be rolled where noise is held within a reach, whose calls are of
     zeros.
     """

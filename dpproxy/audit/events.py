@@ -120,7 +120,7 @@ MOST_PLACES = 60
 
 @dataclass(frozen=True)
 class Outcome:
-    """Is one answer: what is no number, and the numbers by their place."""
+    """One answer: what is no number, and the numbers by their place."""
 
     code: Hashable
     numbers: Mapping[Hashable, float]
@@ -132,7 +132,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Event:
-    """Is what is looked for in an answer, and how often it was there: `one` of `ones` on D, `other` of `others` on D'."""
+    """What is looked for in an answer, and how often it was there: `one` of `ones` on D, `other` of `others` on D'."""
 
     name: str
     one: int
@@ -143,7 +143,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Is what answers prove: epsilon is at least `epsilon`, by this event (None: nothing tells the two apart)."""
+    """What answers prove: epsilon is at least `epsilon`, by this event (None: nothing tells the two apart)."""
 
     epsilon: float
     event: Event | None

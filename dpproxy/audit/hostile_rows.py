@@ -68,7 +68,7 @@ _ODD: Mapping[str, tuple[Text, ...]] = {
 
 @dataclass(frozen=True)
 class HostileTable:
-    """Is one table: its shape, rows as texts by column, and whose each row is (None: nobody's, or public)."""
+    """One table: its shape, rows as texts by column, and whose each row is (None: nobody's, or public)."""
 
     shape: CatalogTable
     rows: pa.Table
@@ -83,7 +83,7 @@ class HostileTable:
 
 @dataclass(frozen=True)
 class World:
-    """Is a database by its tables. `units`: those whose absence tells most come first."""
+    """A database by its tables. `units`: those whose absence tells most come first."""
 
     tables: tuple[HostileTable, ...]
     units: tuple[str, ...]

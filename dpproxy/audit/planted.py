@@ -50,7 +50,7 @@ MEDIAN = "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY amount) FROM orders
 
 @dataclass(frozen=True)
 class Planted:
-    """Is a bug: its name, where such a bug was seen, the statement that shows it, the part of the audit that has to catch it."""
+    """A bug: its name, where such a bug was seen, the statement that shows it, the part of the audit that has to catch it."""
 
     name: str
     source: str

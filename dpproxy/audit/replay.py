@@ -44,7 +44,7 @@ STAND_INS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Replayed:
-    """Says what came of a statement. `refused`: why it is not answered, which costs nothing and tells nothing; `problems`:
+    """What came of a statement. `refused`: why it is not answered, which costs nothing and tells nothing; `problems`:
     what the neighbours refute; `moved`: the most of what is claimed that was seen, by column; `runs`: how often generated SQL
     was run."""
 
@@ -58,7 +58,7 @@ class Replayed:
 
     @property
     def told(self) -> bool:
-        """Return whether there is something to tell beside a refusal."""
+        """Return whether there is something to report other than a refusal."""
         return not self.refused or bool(self.problems)
 
     @property
@@ -121,7 +121,7 @@ def _stand_in(type_: str) -> str | None:
 
 
 class _Run:
-    """One statement. A neighbour's problem is told once, with the neighbour that showed it first."""
+    """One statement. A neighbour's problem is reported once, with the neighbour that showed it first."""
 
     def __init__(self, subject: Subject, neighbours: Neighbours, values: Sequence[str | None]) -> None:
         self._subject, self._neighbours, self._values = subject, neighbours, values

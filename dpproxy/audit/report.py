@@ -31,7 +31,7 @@ NEAR = 0.5
 
 @dataclass(frozen=True)
 class Report:
-    """Is an audit of one policy. `made`: when, as ISO 8601; `planted`: what became of planted bugs."""
+    """An audit of one policy. `made`: when, as ISO 8601; `planted`: what became of planted bugs."""
 
     policy: str
     dataset: str
@@ -158,7 +158,7 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 
 
 def _replay_table(replayed: Sequence[Replayed]) -> RenderableType:
-    """A line a shape: the statements of one shape are alike. Refuted ones are told one by one."""
+    """A line a shape: the statements of one shape are alike. Refuted ones are listed one by one."""
     asked = [r for r in replayed if r.told]
     table = Table(title="Replay: the same dice on neighbours", title_justify="left")
     for name, justify in (("shape", "left"), ("statements", "right"), ("nearest to a claim", "right"), ("refuted", "right")):

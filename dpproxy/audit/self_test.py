@@ -90,7 +90,7 @@ Judge = Callable[[AuditBench, Subject, Statement], str]
 
 @dataclass(frozen=True)
 class Caught:
-    """Says of one planted bug what caught it: `by` is empty where nothing did; `clean`: what was found without the bug."""
+    """What caught one planted bug: `by` is empty where nothing did; `clean`: what was found without the bug."""
 
     bug: Planted
     by: str

@@ -32,7 +32,7 @@ def _as_it_is(ledger: Ledger) -> Ledger:
 
 @dataclass(frozen=True)
 class Statement:
-    """Is what is asked: by a role, with settings of its session. `shape`: what kind of statement it is, for the report."""
+    """What is asked: by a role, with settings of its session. `shape`: what kind of statement it is, for the report."""
 
     role: str
     sql: str
@@ -42,7 +42,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Subject:
-    """Is what is audited. `changed`: what becomes of a plan before it is run; `ledger`: what stands before the ledger."""
+    """What is audited. `changed`: what becomes of a plan before it is run; `ledger`: what stands before the ledger."""
 
     changed: Callable[[Plan], Plan] = _unchanged
     release: Release = door.release

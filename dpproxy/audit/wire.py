@@ -37,7 +37,7 @@ _WORD = "of an audit"
 
 @dataclass(frozen=True)
 class Pair:
-    """Is two running proxies: over the whole database, and over the neighbour."""
+    """Two running proxies: over the whole database, and over the neighbour."""
 
     whole: Proxy
     without: Proxy
@@ -46,7 +46,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Answers:
-    """Is what both said to one statement, in the order asked."""
+    """What both said to one statement, in the order asked."""
 
     one: tuple[Outcome, ...]
     other: tuple[Outcome, ...]

@@ -62,7 +62,7 @@ ACCEPT = Shape(
 
 @dataclass(frozen=True)
 class Accept:
-    """This is what must hold of an answer; None: anything."""
+    """What must hold of an answer; None: anything."""
 
     epsilon: Decimal | None = None
     delta: Decimal | None = None
@@ -72,8 +72,8 @@ class Accept:
 
 @dataclass(frozen=True)
 class Case:
-    """A case is one test: who asks what, and what must become of it. `refuse`: a part of the refusal; exactly one of `accept` and
-    `refuse` is given."""
+    """A case is one test: a role, its question, and the outcome required. `refuse`: a part of the refusal; exactly one of
+    `accept` and `refuse` is given."""
 
     name: str
     role: str

@@ -30,7 +30,7 @@ from dpproxy.serve.data_checks import checked_catalog, open_backend
 
 
 class Depth(enum.Enum):
-    """Says how far a check goes."""
+    """How far a check goes."""
 
     FILE = "the file alone"
     SHAPES = "names, types, keys, and the promise of one row per unit"
@@ -96,7 +96,7 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
 
 
 def _grave(loaded: Loaded) -> list[Problem]:
-    """Doubts beside errors of the backend: no notes, which may follow from those."""
+    """Doubts shown together with errors of the backend: no notes, which may follow from those."""
     return [doubt for doubt in doubts.doubts(loaded, None) if doubt.severity == "warning"]
 
 

@@ -42,7 +42,7 @@ Entry = dict[str, Any]
 
 
 class DbtError(OperatorError):
-    """Says that a manifest, or the policy beside it, cannot be made one policy."""
+    """A manifest and its policy cannot be joined to one policy."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ ROWS, GROUPS = 10, 5
 
 @dataclass(frozen=True)
 class Decisions:
-    """Holds what a person, or a measurement that was paid for, has decided. What is not decided is drafted with a TODO."""
+    """What a person, or a measurement that was paid for, has decided. What is not decided is drafted with a TODO."""
 
     unit: Column
     unit_name: str
@@ -52,7 +52,7 @@ class Decisions:
 
 @dataclass(frozen=True)
 class Frame:
-    """Holds what stands around the tables: the dataset, its backend as YAML, one role and one user. `limits`: what the role may
+    """What stands around the tables: the dataset, its backend as YAML, one role and one user. `limits`: what the role may
     spend, as lines of YAML."""
 
     dataset: str
@@ -69,7 +69,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Open:
-    """Is a column that a draft leaves open: its values and ends are anybody's. `has_ends`: those of its type are drafted."""
+    """A column that a draft leaves open: its values and ends are anybody's. `has_ends`: those of its type are drafted."""
 
     place: Column
     type: str

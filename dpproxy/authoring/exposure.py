@@ -45,7 +45,7 @@ _SHOWN: Mapping[Previews, str] = {
 
 
 class Direction(StrEnum):
-    """Says whom a change serves."""
+    """Whom a change serves."""
 
     MORE = "more exposed"
     LESS = "less exposed"

@@ -52,12 +52,12 @@ KINDS = "name a DuckDB, Parquet or CSV file, or postgresql://role@host/database"
 
 
 class SourceError(OperatorError):
-    """Says that a source cannot be read, and what to name instead."""
+    """A source cannot be read, and what to name instead."""
 
 
 @dataclass(frozen=True)
 class Described:
-    """Holds a source's schema. `backend`: YAML of it for a policy in `folder`; `made`: the database that was made of a file."""
+    """A source's schema. `backend`: YAML of it for a policy in `folder`; `made`: the database that was made of a file."""
 
     name: str
     backend: str

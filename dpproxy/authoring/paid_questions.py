@@ -41,7 +41,7 @@ Aim = Literal["people", "ends", "values", "rows", "groups"]
 
 @dataclass(frozen=True)
 class Asked:
-    """Is one question: what for, about what, and its SQL. `weight`: its part of the epsilon, beside the others'."""
+    """One question: what for, about what, and its SQL. `weight`: its part of the epsilon, relative to the others'."""
 
     aim: Aim
     about: Subject
@@ -146,7 +146,7 @@ FINE = Decimal("0.1")  # of people: where values of more than these may be missi
 
 @dataclass(frozen=True)
 class Account:
-    """Is what EXPLAIN says of a question beforehand. `within`: by how many people, or ranks, it may be off (95 %); `hidden`:
+    """What EXPLAIN says of a question beforehand. `within`: by how many people, or ranks, it may be off (95 %); `hidden`:
     groups of fewer people are not shown."""
 
     within: int = 0
@@ -155,7 +155,7 @@ class Account:
 
 @dataclass(frozen=True)
 class Answer:
-    """Is what was answered to a question, and what it cost."""
+    """What was answered to a question, and what it cost."""
 
     asked: Asked
     epsilon: Decimal

@@ -34,7 +34,7 @@ _WORD = "of a draft"
 
 @dataclass(frozen=True)
 class Draft:
-    """Is what a draft is made of."""
+    """What a draft is made of."""
 
     catalog: Catalog
     facts: Mapping[Place, Facts]

@@ -22,7 +22,7 @@ def silent(what: str, done: int, whole: int) -> None:
 
 @contextmanager
 def bar(what: str) -> Iterator[Progress]:
-    """Show a bar while the body runs, on a terminal; it is told of steps by what is yielded."""
+    """Show a bar while the body runs, on a terminal; the body reports steps to what is yielded."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn())
     with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as shown:

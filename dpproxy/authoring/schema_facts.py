@@ -54,7 +54,7 @@ _LITERAL = re.compile(r"'((?:[^']|'')*)'")
 
 @dataclass(frozen=True)
 class Facts:
-    """Holds what is known of a column: its values, its ends, its grid. `largest`: the largest number of its type."""
+    """What is known of a column: its values, its ends, its grid. `largest`: the largest number of its type."""
 
     values: tuple[str | int, ...] = ()
     low: Decimal | None = None
@@ -167,7 +167,7 @@ SHORT = 4  # letters of a word that is cut short: fewer fit too many others
 
 @dataclass(frozen=True)
 class Link:
-    """Says how a table's rows find their unit: by a column of their own, or by one that leads to another table's. `sure`: a
+    """How a table's rows find their unit: by a column of their own, or by one that leads to another table's. `sure`: a
     foreign key says so."""
 
     column: str

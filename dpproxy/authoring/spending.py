@@ -38,7 +38,7 @@ class Habit:
 
 @dataclass(frozen=True)
 class Spent:
-    """This is what becomes of a budget. `by_day[i]`: epsilon spent in its window by the end of day i. `ends`: the first day on
+    """What becomes of a budget. `by_day[i]`: epsilon spent in its window by the end of day i. `ends`: the first day on
     which it refuses a question, counted from 1; None when it lasts."""
 
     limit: float

@@ -35,15 +35,15 @@ async def in_measuring_thread(work: Callable[[], T]) -> T:
 
 
 class BackendError(OperatorError):
-    """Says that the engine failed. The text is for the operator's log only, never for a client."""
+    """The engine failed. The text is for the operator's log only, never for a client."""
 
 
 class Locked(BackendError):
-    """Says that tables are locked: whoever loads them is not through."""
+    """Tables are locked: whoever loads them is not through."""
 
 
 class Unreadable(BackendError):
-    """Says that a table, a column or a right that a statement needs is not there. It depends on no row."""
+    """A table, a column or a right that a statement needs is not there. It depends on no row."""
 
 
 class Runner(Protocol):

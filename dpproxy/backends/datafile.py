@@ -34,7 +34,7 @@ _SIZE_AT: Final = (4096 + 40, 8192 + 40)
 
 
 class FileChanged(Exception):
-    """Says that the file is not what it was. The text tells the operator what has happened."""
+    """The file is not what it was. The text tells the operator what has happened."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _stamps(path: str, descriptor: int | None = None) -> tuple[_Stamp, _Stamp | 
 
 
 class DataFile:
-    """Holds a file that is to be opened, and then to be watched. Raises OSError, FileChanged."""
+    """A file that is to be opened, and then to be watched. Raises OSError, FileChanged."""
 
     def __init__(self, path: str) -> None:
         self._path = path

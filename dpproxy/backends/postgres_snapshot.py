@@ -59,12 +59,12 @@ Begun = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 
 
 class Moved(Exception):
-    """Says that tables were met after the snapshot was taken."""
+    """Tables were met after the snapshot was taken."""
 
 
 @dataclass
 class Whole:
-    """Is a transaction whose snapshot has all of the `locked` tables. `met`: others that an earlier snapshot of the same
+    """A transaction whose snapshot has all of the `locked` tables. `met`: others that an earlier snapshot of the same
     statement met late. Those are reached only while it runs, so they may be met again as long as they are what the snapshot
     has."""
 

@@ -165,7 +165,7 @@ class Spark:
             self._idle.append(session)
 
     def drop(self, session: Any) -> None:
-        """End a session that is of no more use, beside everything else."""
+        """End a session that is of no more use, in the background."""
         if not self._closed:
             asyncio.get_running_loop().run_in_executor(self._threads, sessions.ended, session)
 

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 class Failed(Exception):
-    """Says what kind of error a call ended with, and nothing of its text. `passing`: another session may well succeed."""
+    """What kind of error a call ended with, and nothing of its text. `passing`: another session may well succeed."""
 
     def __init__(self, what: str, passing: bool) -> None:
         super().__init__(what)
@@ -85,7 +85,7 @@ def opened(config: SparkBackend, key: int | None) -> Any:
 
 
 def address(config: SparkBackend) -> str:
-    """Return the connection string of Spark Connect, with the token that the policy has beside it."""
+    """Return the connection string of Spark Connect, with the token from the policy."""
     if config.token is None:
         return config.url
     return f"{config.url.rstrip('/')}{'' if '/;' in config.url else '/'};token={quote(config.token, safe='')}"

@@ -36,7 +36,7 @@ class TooManyGuesses(Exception):
 
 @dataclass
 class Session:
-    """Is an operator who has shown a token. `operator`: the name, empty for the shared token; `token`: the digest of what was
+    """An operator who has shown a token. `operator`: the name, empty for the shared token; `token`: the digest of what was
     shown; `form`: what each of its forms must hold; `said`: what the next page says of what was done."""
 
     operator: str

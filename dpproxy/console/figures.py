@@ -79,7 +79,7 @@ LEAST: Final = 60.0
 
 @dataclass(frozen=True)
 class BurnDown:
-    """Is an account in its window. `points`: when, and how many millionths of epsilon of the limit were left from then on;
+    """An account in its window. `points`: when, and how many millionths of epsilon of the limit were left from then on;
     `begins`: of the window, or of what is known of one that never ends; `spent_by`: when the budget is spent at this pace, or
     None where the window ends before, or nothing was spent."""
 
@@ -145,7 +145,7 @@ MOST: Final = 12
 
 @dataclass(frozen=True)
 class Share:
-    """Is one of those that caused charges. `part`: of the whole, from 0 to 1; `last`: when it was charged last."""
+    """One of those that caused charges. `part`: of the whole, from 0 to 1; `last`: when it was charged last."""
 
     name: str
     epsilon: int
@@ -167,7 +167,7 @@ def shares(charges: Iterable[Charge], name: Callable[[Charge], str]) -> tuple[Sh
 
 @dataclass(frozen=True)
 class Refused:
-    """Is what was refused for one reason: how often, whose statement last, and when."""
+    """What was refused for one reason: how often, whose statement last, and when."""
 
     dataset: str
     role: str
@@ -195,7 +195,7 @@ def refusals(events: Sequence[StatementEvent]) -> tuple[Refused, ...]:
 
 @dataclass(frozen=True)
 class Reuse:
-    """Is what one role asked since the processes started: statements by what became of them, what they cost and what repeats
+    """What one role asked since the processes started: statements by what became of them, what they cost and what repeats
     saved."""
 
     dataset: str

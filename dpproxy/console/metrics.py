@@ -25,7 +25,7 @@ Metric = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 @dataclass(frozen=True)
 class Family:
-    """Is one metric: its type, its labels, what it says."""
+    """One metric: its type, its labels, what it says."""
 
     kind: Literal["gauge", "counter", "histogram"]
     help: str
@@ -196,7 +196,7 @@ def _histogram(name: str, family: Family, statuses: Iterable[Status]) -> Metric:
 
 @dataclass(frozen=True)
 class Scrape:
-    """Is what Prometheus' library writes: what all processes know now."""
+    """What Prometheus' library writes: what all processes know now."""
 
     statuses: Sequence[Status]
 

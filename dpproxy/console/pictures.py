@@ -29,7 +29,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Axis:
-    """Is one direction: from where to where, and what is written beside it. `log`: in tenfolds."""
+    """One direction: from where to where, and its label. `log`: in tenfolds."""
 
     low: float
     high: float
@@ -44,7 +44,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Picture:
-    """Is a picture: `svg` with a text for who cannot see it, and `data` for uPlot."""
+    """A picture: `svg` with a text for who cannot see it, and `data` for uPlot."""
 
     svg: Markup
     data: dict[str, Any]

@@ -19,7 +19,7 @@ from dpproxy.telemetry.statement_event import StatementEvent
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """Is one answer as `dpproxy.answers` has it. `errors`: what its notice said of typical errors, or empty."""
+    """One answer as `dpproxy.answers` has it. `errors`: what its notice said of typical errors, or empty."""
 
     dataset: str
     role: str
@@ -43,7 +43,7 @@ class StoredAnswers:
 
 @dataclass(frozen=True)
 class FreeRepeat:
-    """Is a statement, by its hash, that a role may ask again at no charge, with what it first cost. `measurements`: how
+    """A statement, by its hash, that a role may ask again at no charge, with what it first cost. `measurements`: how
     many of it are stored; `until`: when they are too old, None for as long as the data stay; `errors`: as its notice stated
     them, or empty."""
 
@@ -59,7 +59,7 @@ class FreeRepeat:
 
 @dataclass(frozen=True)
 class Review:
-    """Is what is doubtful in a policy. `changed`: the file is no longer what is served; `unread`: why it cannot be read."""
+    """What is doubtful in a policy. `changed`: the file is no longer what is served; `unread`: why it cannot be read."""
 
     dataset: str
     warnings: tuple[str, ...]
@@ -69,7 +69,7 @@ class Review:
 
 @dataclass(frozen=True)
 class Section:
-    """Is a part of what a role can learn: sentences, then a table of which the first row is the head."""
+    """A part of what a role can learn: sentences, then a table of which the first row is the head."""
 
     title: str
     sentences: tuple[str, ...]
@@ -78,7 +78,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Explained:
-    """Is what would become of a statement. Refused: `sqlstate`, `message`, `hint`. Answered: its price, the lines of EXPLAIN,
+    """What would become of a statement. Refused: `sqlstate`, `message`, `hint`. Answered: its price, the lines of EXPLAIN,
     `account` (the same as EXPLAIN's JSON has it), and the SQL that the backend would be sent."""
 
     sqlstate: str = ""

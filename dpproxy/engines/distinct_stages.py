@@ -30,7 +30,7 @@ def sum_of_each(column: str, engine: Engine) -> str:
 
 
 def with_distinct(source: str, node: Sums, names: GroupNames, values: Mapping[int, str]) -> tuple[list[str], str]:
-    """Write what `node` adds up, which is in `source`, with the numbers, or sums, of distinct values of its group beside each
+    """Write what `node` adds up, which is in `source`, with the numbers, or sums, of distinct values of its group next to each
     unit's group. `values`: the columns of row values. Return the common table expressions this takes, and what to read."""
     distinct = {i: total for i, total in enumerate(node.totals) if isinstance(total, DistinctCount | DistinctSum)}
     if not distinct:

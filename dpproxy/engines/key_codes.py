@@ -19,7 +19,7 @@ from dpproxy.tree.measured import Calendar, Coding, Contributions, StoredGroups,
 
 @dataclass
 class KeyCodes:
-    """Keys of rows, whose texts are told what number stands for a key. `values`: of each key that is counted so."""
+    """Keys of rows, which give the number that stands for a key. `values`: of each key that is counted so."""
 
     texts: RowTexts
     values: dict[int, Coding] = field(default_factory=dict)

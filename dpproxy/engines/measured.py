@@ -264,7 +264,7 @@ class _Writing:
         return units
 
     def _fresh_sums(self, node: FreshSums) -> str:
-        """Stored sums, and the weights beside them: of groups in which no unit has one, nothing."""
+        """Stored sums, and their weights: of groups in which no unit has one, nothing."""
         weight = node.weight.index
         self.ctes += [stored_stages.numbered(node.child), stored_stages.members(node)]
         known = [[f"s.{name} AS {name}" for name in basis_columns(i, total)] for i, total in enumerate(node.totals)]
@@ -272,7 +272,7 @@ class _Writing:
         return self._weighed([Members("p")], node.order, node.weight, known, node.child.least)
 
     def _of_two_rounds(self, node: Sums, both: Contributions) -> str:
-        """What a round reads of the sums that both rounds begin with; of the second, its weight beside them."""
+        """What a round reads of the sums that both rounds begin with; of the second, its weight as well."""
         members = self._sums_of_both(both)
         columns = [key_rounds.column(i, total) for i, total in enumerate(node.totals)]
         fresh = key_rounds.fresh(node)

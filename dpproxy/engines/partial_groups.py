@@ -67,7 +67,7 @@ def _filtered(relation: Relation) -> tuple[list[Expr], Relation]:
 
 
 def _read(rows: MeasuredRows) -> list[Expr]:
-    """Return what is read of rows beside their unit and keys."""
+    """Return the columns that are read in addition to unit and keys."""
     values = [value for value in rows.values if isinstance(value, RowValue)]
     return [e for value in values for e in (value.value, value.where) if e is not None]
 

@@ -34,7 +34,7 @@ def table(name: str) -> str:
 
 
 def columns(written: Written) -> list[str]:
-    """Name a stored table's columns beside the unit and the keys."""
+    """Name a stored table's columns other than unit and keys."""
     child = written.child.groups if isinstance(written.child, StoredGroups) else written.child
     match child:
         case Sums(totals=totals):

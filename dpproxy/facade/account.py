@@ -39,12 +39,12 @@ OLDEST = 14  # older ones lack `client_connection_check_interval` and are out of
 
 
 class FacadeError(OperatorError):
-    """Says that the facade cannot be built or started. The text is for the operator."""
+    """The facade cannot be built or started. The text is for the operator."""
 
 
 @dataclass(frozen=True)
 class Binaries:
-    """Says where PostgreSQL's programs are. `folder` holds `postgres`, `initdb` and, where shipped, `psql` and `pgbench`. `major`
+    """Where PostgreSQL's programs are. `folder` holds `postgres`, `initdb` and, where shipped, `psql` and `pgbench`. `major`
     is 14 or later."""
 
     folder: Path
@@ -169,7 +169,7 @@ def choose_account() -> Account:
 
 @dataclass(frozen=True)
 class Place:
-    """Says where PostgreSQL keeps its files. `home` is a folder of the account, mode 0700, with `data`, the socket and the log;
+    """Where PostgreSQL keeps its files. `home` is a folder of the account, mode 0700, with `data`, the socket and the log;
     `temporary` ones are removed at stop."""
 
     home: Path
@@ -259,7 +259,7 @@ def _try_socket(home: Path) -> None:
 
 
 def _copied(binaries: Binaries, target: Path, account: Account) -> Binaries:
-    """The wheel's files beside the data, each in its place within the wheel. An earlier copy is of no use: whose is it?"""
+    """The wheel's files in the folder of the data, each in its place within the wheel. An earlier copy goes."""
     shutil.rmtree(target, ignore_errors=True)
     folder = binaries.folder
     for place, file in wheel_files(binaries).items():

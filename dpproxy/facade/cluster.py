@@ -33,7 +33,7 @@ LITTLE = 1 << 20  # bytes of temporary tables of which nobody asks whose they ar
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Says where sessions connect, as which role they like: a unix socket (`path`), or a host with the roles' password."""
+    """Where sessions connect, as which role they like: a unix socket (`path`), or a host with the roles' password."""
 
     path: str | None = None
     host: str = ""
@@ -43,7 +43,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Held:
-    """Says what a server keeps on disk, in bytes: `tables`, the temporary tables of each server process, and `grown`, what no
+    """What a server keeps on disk, in bytes: `tables`, the temporary tables of each server process, and `grown`, what no
     process will give back: the catalog, whose rows outlive the tables they describe, the server's log, tables of sessions
     that are gone. What the server had when it was filled does not count."""
 

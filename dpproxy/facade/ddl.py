@@ -144,7 +144,7 @@ def readable(role: Role, table: TableName) -> bool:
 
 @dataclass(frozen=True)
 class Shown:
-    """Says what one role of one dataset sees."""
+    """What one role of one dataset sees."""
 
     policy: Policy
     catalog: Catalog

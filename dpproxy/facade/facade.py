@@ -57,7 +57,7 @@ class RoleServer(Protocol):
 
 
 class Rooms:
-    """Holds what the roles of one dataset connect to, under one policy. Rooms of an earlier policy may be in use beside it."""
+    """What the roles of one dataset connect to, under one policy. Rooms of an earlier policy may be in use at the same time."""
 
     def __init__(
         self, policy: Policy, catalog: Catalog, servers: Mapping[str, RoleServer], withheld: frozenset[TableName]

@@ -74,7 +74,7 @@ class RemoteFacade:
 
 
 class RemoteServer:
-    """Holds one role's database on its server; a new one takes the place of an earlier one, which sessions may still be in."""
+    """One role's database on its server; a new one takes the place of an earlier one, which sessions may still be in."""
 
     def __init__(self, dsn: str, endpoint: Endpoint, shown: ddl.Shown) -> None:
         self.endpoint = endpoint
@@ -83,7 +83,7 @@ class RemoteServer:
         self._oid = 0
 
     async def build(self, verifier: str, public_rows: PublicRows, cap: int) -> frozenset[TableName]:
-        """Make the database beside the one in use. Raises asyncpg's errors, OSError."""
+        """Make the database while the earlier one is in use. Raises asyncpg's errors, OSError."""
         building = f"{self._shown.policy.dataset}~new"
         async with _connected(self._dsn) as admin:
             await admin.execute("".join(ddl.role_script(self._shown, verifier)))

@@ -35,7 +35,7 @@ _TIMES = ("date", "timestamp", "timestamptz")
 
 @dataclass(frozen=True)
 class Size:
-    """This is how much is invented. `rows`: of one unit, in the mean, in tables that hold several."""
+    """How much is invented. `rows`: of one unit, in the mean, in tables that hold several."""
 
     units: int = 10_000
     rows: float = 10.0

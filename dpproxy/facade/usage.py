@@ -32,7 +32,7 @@ LAST: Final = 19
 
 @dataclass(frozen=True)
 class Usage:
-    """Says what one server process takes: `memory` of its own in bytes, `seconds` of processor so far, `disk` in bytes of its
+    """What one server process takes: `memory` of its own in bytes, `seconds` of processor so far, `disk` in bytes of its
     temporary files."""
 
     memory: int = 0
@@ -70,7 +70,7 @@ def spilled(data: Path) -> Counter[int]:
 
 @dataclass(frozen=True)
 class Files:
-    """Says what a server's files take in bytes, sorts excepted: those of temporary tables, by the number in the name of their
+    """What a server's files take in bytes, sorts excepted: those of temporary tables, by the number in the name of their
     schema (`pg_temp_3`); the log of changes (`pg_wal`); all others, the catalog among them."""
 
     temporary: Counter[int] = field(default_factory=Counter)

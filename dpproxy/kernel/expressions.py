@@ -36,7 +36,7 @@ from dpproxy.tree.relation import Aggregate
 
 
 class Relations(Protocol):
-    """Says whose the rows of a relation are."""
+    """Whose the rows of a relation are."""
 
     def of(self, node: Relation, outer: Ids = NONE) -> Owned: ...
 

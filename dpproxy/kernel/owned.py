@@ -16,7 +16,7 @@ Origin = tuple[int, Source, str]
 
 @dataclass(frozen=True)
 class Owned:
-    """What is true of a relation R over a database D. D_v is D with the rows of unit v alone, beside public tables.
+    """What is true of a relation R over a database D. D_v is D with the rows of unit v alone, and all public tables.
 
     `owner`: columns u. For each unit v the rows of R(D) where u = v are those of R(D_v): they follow from v's own rows. Of rows
     where u is NULL nothing is said. `one`: no unit has two rows. `constant`: columns that have one value in all rows of a unit.

@@ -20,7 +20,7 @@ Tie = tuple[int, Ids, bool]
 
 @dataclass(frozen=True, order=True)
 class Size:
-    """This is `times` * R**`power`."""
+    """`times` * R**`power`."""
 
     power: int = 0
     times: int = 1

@@ -186,7 +186,7 @@ def _check_selection(selection: Selection, claimed: Measurement, side: Found, ma
 
 
 def _check_first(claimed: Measurement, first: FirstRound, found: Found | None) -> None:
-    """The column of the first round is claimed beside the others; in the main query it is nothing."""
+    """The column of the first round is claimed with the others; in the main query it is nothing."""
     if found is None or len(found.columns) != 1 or found.keys != len(claimed.keys):
         raise Unproven("no query of the first round")
     if found.declared or claimed.threshold is None or found.least != claimed.threshold.min_units:

@@ -265,7 +265,7 @@ class Book:
         self._accounts[key] = replace(account, openings=openings)
 
     def _exhaust(self, entry: Exhausted) -> None:
-        """Spending begins anew beside a limit of nothing: only what is granted from now on counts."""
+        """Spending starts again from a limit of zero: only what is granted from now on counts."""
         self._exhausted = entry.at
         self.closures += 1
         for key, account in self._accounts.items():

@@ -39,7 +39,7 @@ class Suspended(LedgerError):
     """Nothing is charged until an operator has done something, and nothing was. The text says what, for the operator."""
 
     def refusal(self) -> Refusal:
-        """Return what the client is told."""
+        """Return the client's error."""
         raise NotImplementedError
 
 

@@ -64,7 +64,7 @@ _LOOK: Final = 0.05
 
 @dataclass(eq=False)
 class Account:
-    """Holds what one session has taken. `fresh`: seconds of processor that are not booked yet; whoever works for it adds to it.
+    """What one session has taken. `fresh`: seconds of processor that are not booked yet; whoever works for it adds to it.
     `turn`: when its turn in the line comes; None: it does not wait."""
 
     role: Hashable

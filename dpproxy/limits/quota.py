@@ -61,7 +61,7 @@ class Quota:
 
 @dataclass(frozen=True)
 class Taken:
-    """Says what one session takes. `doing` changes with every statement; `busy`: one is running, and can be cancelled.
+    """What one session takes. `doing` changes with every statement; `busy`: one is running, and can be cancelled.
     `behind`: it waits for the others of the proxy as well (`limits.turns`)."""
 
     role: Hashable
@@ -92,7 +92,7 @@ S = TypeVar("S", bound=Hashable)
 
 @dataclass(frozen=True)
 class Stop(Generic[S]):
-    """Says that one session has to give back: its statement is cancelled, or (`end`) the session ended. `detail` is for the
+    """One session has to give back: its statement is cancelled, or (`end`) the session ended. `detail` is for the
     client."""
 
     session: S
@@ -103,7 +103,7 @@ class Stop(Generic[S]):
 
 @dataclass(frozen=True)
 class Renewal:
-    """Says that the files of a role's servers are made anew, for which all its sessions end. `detail` is for the clients."""
+    """The files of a role's servers are made anew, for which all its sessions end. `detail` is for the clients."""
 
     role: Hashable
     resource: Resource
@@ -112,7 +112,7 @@ class Renewal:
 
 @dataclass(frozen=True)
 class Orders(Generic[S]):
-    """Says who gives back. `stops` are of roles that `renewals` leaves alone."""
+    """Who gives back. `stops` are of roles that `renewals` leaves alone."""
 
     stops: list[Stop[S]]
     renewals: list[Renewal]

@@ -27,7 +27,7 @@ CANCEL_GRACE: Final = 10.0
 
 @dataclass(frozen=True)
 class SessionLimits:
-    """Says what a client may take; times are in seconds, 0 is no limit. `login`: from the connection to a known user,
+    """What a client may take; times are in seconds, 0 is no limit. `login`: from the connection to a known user,
     PostgreSQL's authentication_timeout."""
 
     connections: int = 500  # of all users together; the facade needs 1.4 MB for each
@@ -49,7 +49,7 @@ Progress = tuple[State, int, int]
 
 
 class Watched(Protocol):
-    """Is a session as `Watch` needs it."""
+    """A session as `Watch` needs it."""
 
     @property
     def progress(self) -> Progress: ...
@@ -119,7 +119,7 @@ LEAST: Final = 256 * MEGABYTE
 
 @dataclass(frozen=True)
 class Rations:
-    """Says what the facade may take, in megabytes; None: by the machine. `parts`: processes that divide them among themselves."""
+    """What the facade may take, in megabytes; None: by the machine. `parts`: processes that divide them among themselves."""
 
     memory_mb: int | None = None
     disk_mb: int | None = None

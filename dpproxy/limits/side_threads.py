@@ -32,7 +32,7 @@ SLICE: Final = 0.003
 
 
 class Payer(Protocol):
-    """Is who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it. `resumed`: the thread's
+    """Who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it. `resumed`: the thread's
     processor time when its work last began or went on."""
 
     fresh: float

@@ -41,7 +41,7 @@ def reach(size: int, per_unit: int, epsilon: Fraction) -> int:
 def windows(
     total: int, size: int, fractions: Sequence[Fraction], per_unit: int, epsilon: Fraction, offset: int = 0
 ) -> list[tuple[int, int]]:
-    """Return the ranks (from, to) that a choice of any of the fractions, or `offset` beside it, may look at. Of quantiles chosen
+    """Return the ranks (from, to) that a choice of any of the fractions, or one `offset` away, may look at. Of quantiles chosen
     one between others (`quantiles`) each level aims between cuts that may be off by what the levels before missed."""
     far, levels, found = reach(size, per_unit, epsilon), draws(fractions), []
     aim = extreme_rank(size, per_unit, epsilon)

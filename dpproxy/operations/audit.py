@@ -42,7 +42,7 @@ class AuditLog:
             os.close(handle)
 
     def started(self, process: int, version: str) -> None:
-        """Note that a process of the proxy serves; the log is told when the run before it did not come to its end."""
+        """Note that a process of the proxy serves; the log says so where the last run did not end properly."""
         if self._last(process) == "start":
             LOG.warning("the run before was not stopped")
         self._note_own("start", process, version=version)

@@ -27,7 +27,7 @@ class PausesError(OperatorError):
 
 @dataclass(frozen=True)
 class Pause:
-    """Says that nothing is answered to a role. `since`: seconds since 1970; `by`: who on this machine; `reason`: theirs."""
+    """Nothing is answered to a role. `since`: seconds since 1970; `by`: who on this machine; `reason`: theirs."""
 
     dataset: str
     role: str

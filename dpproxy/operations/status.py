@@ -20,7 +20,7 @@ CERTIFICATES: Final = "certificates"
 
 @dataclass(frozen=True)
 class SessionStatus:
-    """Is one client that is logged in. `session`: its number, also in the log; `address`: empty for a unix socket; `state`:
+    """One client that is logged in. `session`: its number, also in the log; `address`: empty for a unix socket; `state`:
     idle, idle in transaction, statement; `statement`: the hash of the private statement in the making, or empty."""
 
     session: int
@@ -37,7 +37,7 @@ class SessionStatus:
 
 @dataclass(frozen=True)
 class AccountStatus:
-    """Is where one budget stands in its window. `scope`: role, user, dataset; `resets`: when the window ends, None for never;
+    """Where one budget stands in its window. `scope`: role, user, dataset; `resets`: when the window ends, None for never;
     `warned`: the highest of the policy's levels that is reached, in percent, or 0."""
 
     dataset: str
@@ -57,7 +57,7 @@ class AccountStatus:
 
 @dataclass(frozen=True)
 class DatasetStatus:
-    """Is one policy that is served. `policy`: the digest of its text; `loaded`: when it was read; `problem`: why the last
+    """One policy that is served. `policy`: the digest of its text; `loaded`: when it was read; `problem`: why the last
     attempt to read it again failed, or empty; `places`: measurements that may run at once, of each role; `running`: charged
     measurements that are not through; `copy`: what there is of a prepared copy (none, looking, making, used, failed), and
     `copy_bytes` that it takes; `extract`: of an extract the moment of its snapshot, 0 where the data are none; `overtaken`: the
@@ -79,7 +79,7 @@ class DatasetStatus:
 
 @dataclass(frozen=True)
 class ReadAgain:
-    """Says what became of something that was read again. `name`: of a dataset, or `CERTIFICATES`; `policy`: the digest of its
+    """What became of something that was read again. `name`: of a dataset, or `CERTIFICATES`; `policy`: the digest of its
     text; `problem`: why what was there stays, or empty."""
 
     name: str
@@ -89,7 +89,7 @@ class ReadAgain:
 
 @dataclass(frozen=True)
 class Check:
-    """Says whether a part works: `facade`, `backend` or `ledger`. `subject`: the dataset, with the role behind a slash for a
+    """Whether a part works: `facade`, `backend` or `ledger`. `subject`: the dataset, with the role behind a slash for a
     facade; `seconds`: how long it took to find out; `problem`: why it does not work, for the operator."""
 
     part: str
@@ -101,7 +101,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Status:
-    """Is one process. `process`: its number of several, 0 of one; `untold`: dataset, role, reason, outcome and number of
+    """One process. `process`: its number of several, 0 of one; `untold`: dataset, role, reason, outcome and number of
     charged statements whose client was not told; `delayed`: dataset, role, turns, seconds; `lines`: of the log, by level;
     `certificates`: why the last attempt to read them again failed, or empty."""
 

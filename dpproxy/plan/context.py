@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Settings:
-    """These are the session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`:
+    """The session's settings that change a plan. `epsilon` in micro-epsilon, None for the role's default. `other`:
     groups that are not released are returned together, as one. `rows` and `groups` of a unit: where tighter than the policy's."""
 
     epsilon: int | None = None

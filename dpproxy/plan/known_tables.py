@@ -21,7 +21,7 @@ from dpproxy.sql.output_names import output_name
 
 @dataclass(frozen=True)
 class Cte:
-    """This is a query of WITH: `query` is analysed where it is referenced when its rows belong to units."""
+    """A query of WITH: `query` is analysed where it is referenced when its rows belong to units."""
 
     name: str
     query: exp.Expr
@@ -44,7 +44,7 @@ class KnownTables:
     _reading: dict[str, bool] = field(default_factory=dict, compare=False)  # what `reads_private` found of `bodies`
 
     def of_tree(self, tree: exp.Expr) -> KnownTables:
-        """The same tables beside the queries of WITH in a tree, before any of them is bound."""
+        """The same tables together with the queries of WITH in a tree, before any of them is bound."""
         return KnownTables(self.context, {ident(cte.args["alias"].this): cte.this for cte in every(tree, exp.CTE)})
 
     def names_private(self, node: exp.Expr, env: Env) -> bool:

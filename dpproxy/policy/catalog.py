@@ -70,7 +70,7 @@ class CatalogTable:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Holds all tables of a backend. `withheld`: columns that exist, in these tables or in others, and that the role the proxy
+    """All tables of a backend. `withheld`: columns that exist, in these tables or in others, and that the role the proxy
     reads with may not read."""
 
     tables: Mapping[TableName, CatalogTable] = field(default_factory=dict)

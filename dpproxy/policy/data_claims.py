@@ -35,7 +35,7 @@ QUOTE = {"duckdb": '"', "postgres": '"', "spark": "`"}
 
 
 class ClaimKind(enum.Enum):
-    """Says what a claim is of."""
+    """What a claim is of."""
 
     ONE_ROW = "one row a unit"
     PATH_KEY = "a key on a path"

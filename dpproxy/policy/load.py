@@ -46,7 +46,7 @@ RESERVED = frozenset({"postgres", "template0", "template1"})  # the facade serve
 
 @dataclass(frozen=True)
 class Loaded:
-    """Holds a policy and where its parts stand: ("tables", "orders", "amount") -> line and column. `warnings`: what can be seen
+    """A policy and where its parts stand: ("tables", "orders", "amount") -> line and column. `warnings`: what can be seen
     in the file alone and is no error. `included`: the other files that it consists of."""
 
     policy: Policy

@@ -28,7 +28,7 @@ class ColumnRole(StrEnum):
 
 @dataclass(frozen=True)
 class ColumnPolicy:
-    """Says what may be asked of a column. `range` is inclusive; a last day stands for its last microsecond; declared numbers and
+    """What may be asked of a column. `range` is inclusive; a last day stands for its last microsecond; declared numbers and
     dates have their hull as range. `values` never holds None: that is what `nulls` says. `resolution` is the grid of the column.
 
     `nulls`: NULL is one of the declared keys (else rows whose declared key is NULL are in no group). `lasts`: the range of
@@ -61,7 +61,7 @@ class Bounds:
 
 @dataclass(frozen=True)
 class UnitPath:
-    """Says how a row of a private table finds its unit.
+    """How a row of a private table finds its unit.
 
     `steps` is empty when the table has the unit column itself; else each step joins
     `column` of the table so far with `target.target_column`. `column` at the end is the unit column of the
@@ -81,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True)
 class TablePolicy:
-    """Says what may be asked of a table. `columns` holds what the policy lists: any other column is hidden in a private table,
+    """What may be asked of a table. `columns` holds what the policy lists: any other column is hidden in a private table,
     plain in a public one.
 
     `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
@@ -101,7 +101,7 @@ class TablePolicy:
 
 @dataclass(frozen=True)
 class Budget:
-    """Says how much may be spent in a window. `warn`: the percentages of it at which its user, and the log, are told."""
+    """How much may be spent in a window. `warn`: the percentages of it at which its user and the log get a warning."""
 
     epsilon: int  # micro
     delta: int  # atto
@@ -176,7 +176,7 @@ AccelerateMode = Literal["off", "auto", "on", "extract"]
 
 @dataclass(frozen=True)
 class Accelerate:
-    """Says whether there is a prepared copy of the private tables. `auto`: where the data are large; `extract`: all tables of a
+    """Whether there is a prepared copy of the private tables. `auto`: where the data are large; `extract`: all tables of a
     PostgreSQL database are read once for each epoch, and DuckDB measures. `disk`: bytes it may take, None for a part of what
     the data take; `folder`: where it is kept, absolute, None for the state folder. `queries`: statements
     that it is made for, beside those that are thought of for every policy."""

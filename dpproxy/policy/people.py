@@ -41,7 +41,7 @@ _KEY_BYTES = 32  # of SHA-256
 
 @dataclass(frozen=True)
 class Verifier:
-    """Holds what a server needs for a SCRAM login."""
+    """What a server needs for a SCRAM login."""
 
     iterations: int
     salt: bytes = field(repr=False)

@@ -40,7 +40,7 @@ Code = Literal[
 
 @dataclass(frozen=True)
 class Kind:
-    """Says of a code how grave it is, what it means, and whether it rests on exact data (then it is the author's alone)."""
+    """Of a code how grave it is, what it means, and whether it rests on exact data (then it is the author's alone)."""
 
     severity: Severity
     meaning: str
@@ -130,7 +130,7 @@ START = Mark(1, 1)
 
 @dataclass(frozen=True, order=True)
 class Problem:
-    """Says one thing that is wrong; problems are ordered by place. `fix` says what to write, `code` of what kind it is."""
+    """One thing that is wrong; problems are ordered by place. `fix` says what to write, `code` of what kind it is."""
 
     file: str
     line: int
@@ -148,7 +148,7 @@ class Problem:
 
 
 class PolicyError(OperatorError):
-    """Says that a policy cannot be used, with every problem found in it, in the order of the file."""
+    """A policy cannot be used, with every problem found in it, in the order of the file."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(set(problems)))

@@ -37,7 +37,7 @@ TYPOGRAPHIC = frozenset("“”„‘’‚«»")  # what word processors make o
 
 @dataclass(frozen=True)
 class Scalar:
-    """Holds a leaf of the tree. `plain`: written without quotes, so that it may mean a number, a date, true, null."""
+    """A leaf of the tree. `plain`: written without quotes, so that it may mean a number, a date, true, null."""
 
     text: str
     plain: bool
@@ -52,7 +52,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Mapping:
-    """Holds named nodes. `keys` are the places of the keys: errors about an entry point there."""
+    """Named nodes. `keys` are the places of the keys: errors about an entry point there."""
 
     entries: dict[str, Node]
     keys: dict[str, Mark]

@@ -366,7 +366,7 @@ def _gaussian(l0: int, linf: int, sigma: Fraction, epsilon_micro: int, delta_att
 
 
 def _ripple_free(sigma: Fraction, variance: Fraction, reserve: int) -> bool:
-    """Whether discrete Gaussian noise is as good as continuous beside the reserve r, but for a factor 1 + 1e-18.
+    """Whether discrete Gaussian noise is as good as continuous next to the reserve r, but for a factor 1 + 1e-18.
 
     Its loss is a lattice of span h = variance / shift, weighted like N(., variance). Smoothed by r, Poisson summation
     gives the density of variance + r times at most 1 + 2 sum_m e^(-2 pi^2 m^2 u / h^2), with u = variance r /

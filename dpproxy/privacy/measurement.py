@@ -142,7 +142,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Accept:
-    """This is a condition of the rows that groups could decide as well: the key named `key` is one of `values` (of `type`)."""
+    """A condition of the rows that groups could decide as well: the key named `key` is one of `values` (of `type`)."""
 
     key: Text
     type: str

@@ -19,7 +19,7 @@ nine in ten of its cells hold about as often as is said (at 95 %: in 99 % of ans
 
 
 def each(confidence: Fraction) -> Fraction:
-    """Return the confidence at which the interval of each cell is told."""
+    """Return the confidence at which the interval of each cell holds."""
     return 1 - EACH * (1 - confidence)
 
 
@@ -30,7 +30,7 @@ to 97 %, whatever the steps hold, and up to 98 where each holds nearly as much a
 
 
 def told_half(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
-    """Return the half-width that is told, in grid units: `half_width`, and of a basis of several steps that of the first."""
+    """Return the half-width of the stated interval, in grid units; of several steps, that of the first."""
     return half_width(basis, confidence if basis.steps == 1 else 1 - CHOSEN * (1 - confidence), cells)
 
 

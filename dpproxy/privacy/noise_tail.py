@@ -154,7 +154,7 @@ def truncated_threshold(scale: Fraction, l0: int, delta_atto: int, min_units: in
 
 @lru_cache(maxsize=4096)
 def top_threshold(k: int, l0: int, per_unit: int, epsilon_micro: int, delta_atto: int, min_units: int) -> int:
-    """Return the score of "no further one" beside undeclared keys, for k choices of `epsilon_micro` each.
+    """Return the score of "no further one" among undeclared keys, for k choices of `epsilon_micro` each.
 
     A choice is the exponential mechanism with eta = epsilon / per_unit on scores that a unit raises by at most per_unit
     and never lowers. Groups of fewer than min_units units are dropped, so that groups in D and not in D' (one unit

@@ -28,7 +28,7 @@ def extreme_rank(size: int, per_unit: int, epsilon: Fraction) -> int:
 
 @lru_cache(maxsize=4096)
 def end_rank(size: int, fraction: Fraction, per_unit: int, epsilon: Fraction, failure: Fraction) -> int:
-    """Return how many ranks beside a quantile an end of its interval aims, so that it is on the wrong side with probability
+    """Return how many ranks from a quantile an end of its interval aims, so that it is on the wrong side with probability
     `failure` at most, whatever the data.
 
     The fraction is a / d, scores are in d-ths of ranks (`exponential.quantile_runs`), eta is that of one draw. Some candidate has

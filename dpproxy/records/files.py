@@ -27,7 +27,7 @@ _BACKUP_PAGES = 1000  # a step of the online backup: 4 MB, between which the wri
 
 @dataclass(frozen=True)
 class SqliteReader:
-    """This is the `record.Reader` of a ledger file."""
+    """The `record.Reader` of a ledger file."""
 
     path: Path
     chain: str = ""

@@ -84,7 +84,7 @@ T = TypeVar("T")
 
 
 class PostgresStore:
-    """This is a `ledger.transaction.Store` on a server. Its connection lives in an event loop of the ledger's own thread."""
+    """A `ledger.transaction.Store` on a server. Its connection lives in an event loop of the ledger's own thread."""
 
     def __init__(self, dsn: str) -> None:
         """Connect and create what is missing. Raises LedgerError."""
@@ -286,7 +286,7 @@ class PostgresLedger(Journal):
 
 @dataclass(frozen=True)
 class PostgresReader:
-    """This is the `record.Reader` of one dataset's record."""
+    """The `record.Reader` of one dataset's record."""
 
     dsn: str
     chain: str

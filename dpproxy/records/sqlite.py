@@ -57,7 +57,7 @@ DAMAGE = (sqlite3.Error, OSError, UnicodeError)
 
 
 class FileLock:
-    """This is an exclusive lock on a file, held until `release` or the end of the process."""
+    """An exclusive lock on a file, held until `release` or the end of the process."""
 
     def __init__(self, path: Path) -> None:
         """Take the lock. Raises LedgerError when another process (or ledger) holds it."""
@@ -76,7 +76,7 @@ class FileLock:
 
 
 def ledger_lock(path: Path) -> FileLock:
-    """Take the lock that stands beside a ledger's file, by whatever link one comes to it. Raises LedgerError also where the file
+    """Take the lock file of a ledger's file, by whatever link one comes to it. Raises LedgerError also where the file
     has another name in a folder, which the lock is not beside."""
     path = path.resolve()
     if path.exists() and path.stat().st_nlink > 1:
@@ -127,7 +127,7 @@ class Anchor:
 
 
 class SqliteStore:
-    """This is a `ledger.transaction.Store` in one file."""
+    """A `ledger.transaction.Store` in one file."""
 
     def __init__(self, path: Path, reserve: Reserve | None = None) -> None:
         """Create or open the file. Raises LedgerError: in use, read-only, not a ledger, damaged."""
@@ -286,7 +286,7 @@ def _text(value: bytes) -> str | bytes:
 
 
 class SqliteLedger(Journal):
-    """This is the default ledger, one file. See `ledger.Ledger` for the contract."""
+    """The default ledger, one file. See `ledger.Ledger` for the contract."""
 
     def __init__(
         self,

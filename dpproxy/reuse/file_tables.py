@@ -35,7 +35,7 @@ PLACE_BYTES = 7  # of the hash: places are far apart, and fit a signed offset
 
 
 class Claims:
-    """Holds the claims of one process; for one thread. All names of a call are taken, or none."""
+    """The claims of one process; for one thread. All names of a call are taken, or none."""
 
     def __init__(self, path: Path) -> None:
         """Open the file of claims. Raises OSError."""
@@ -143,14 +143,14 @@ _FROM_3 = "ALTER TABLE seen ADD COLUMN proof BLOB"
 
 
 class NoRegularFile(OperatorError):
-    """Says that a folder has the name of the file of stored answers: it holds something else, which must not be put aside."""
+    """A folder has the name of the file of stored answers: it holds something else, which must not be put aside."""
 
 
 class FileTables:
-    """These are `tables.AnswerTables` in a file."""
+    """`tables.AnswerTables` in a file."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file of claims beside it. Raises OSError; NoRegularFile."""
+        """Open the file of claims in the same folder. Raises OSError; NoRegularFile."""
         if path.exists() and not path.is_file():
             raise NoRegularFile(f"stored answers are kept in the file {path}, but that is a folder or device: move it away")
         self._path = path

@@ -120,7 +120,7 @@ Values = Sequence[str | None]
 
 
 class InFlight:
-    """Knows the measurements that are being made: who asks for one meanwhile waits, and finds it stored. It is for one event
+    """Measurements in progress: whoever needs one meanwhile waits, and then has it from the store. It is for one event
     loop; with `file_tables` for all processes that share the stored answers.
 
     Names are held all at once, and none is held by who waits: so no two wait for each other.
@@ -164,7 +164,7 @@ class InFlight:
 
 @dataclass(frozen=True)
 class Reuse:
-    """Holds what a dataset needs to reuse answers. `ledger`: the record in which answers are paid for; one paid for elsewhere is
+    """What a dataset needs to reuse answers. `ledger`: the record in which answers are paid for; one paid for elsewhere is
     nobody's here. `max_age`: None for as long as the epoch lasts."""
 
     store: AnswerStore

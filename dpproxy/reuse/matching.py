@@ -98,7 +98,7 @@ class StoredRelease:
 
 @dataclass(frozen=True)
 class Origin:
-    """Says by which statement, of which hash, a role was first shown a release, and on which epoch of the data, as a digest: for
+    """By which statement, of which hash, a role was first shown a release, and on which epoch of the data, as a digest: for
     operators, who are shown what may be had again. No answer depends on it."""
 
     statement: str = ""

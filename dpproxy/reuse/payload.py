@@ -59,7 +59,7 @@ def _array(table: pa.Table, name: str) -> pa.Array:
 
 @dataclass(frozen=True)
 class ReleaseKey:
-    """Is what the tables say of a release in plain text. What is sealed is sealed together with it, so that no row passes for
+    """What the tables say of a release in plain text. What is sealed is sealed together with it, so that no row passes for
     another, for an earlier or a later one, or for one that another role has seen."""
 
     id: int

@@ -75,7 +75,7 @@ def away(error: BaseException) -> TablesAway:
 
 
 class ServerClaims:
-    """These are the claims of one process, `tables.Claiming`; for one event loop."""
+    """The claims of one process, `tables.Claiming`; for one event loop."""
 
     def __init__(self, dsn: str) -> None:
         """Connect later, when something is claimed."""
@@ -210,7 +210,7 @@ CREATE TABLE asked (
 
 
 class ServerTables:
-    """These are `tables.AnswerTables` on a server. The connection lives in a thread of its own, so that whoever asks may
+    """`tables.AnswerTables` on a server. The connection lives in a thread of its own, so that whoever asks may
     itself be in an event loop."""
 
     def __init__(self, dsn: str) -> None:

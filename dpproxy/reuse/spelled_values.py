@@ -55,7 +55,7 @@ class SpelledValues:
         self._known: dict[tuple[Dialect, str, str], tuple[str, str] | ValueError] = {}
 
     async def prepare(self, dialect: Dialect, parts: Sequence[object], values: Sequence[str | None]) -> None:
-        """Spell the long values that are known by now, for every hole in these parts, beside the loop."""
+        """Spell the long values that are known by now, for every hole in these parts, in a thread."""
         long = {i: value for i, value in enumerate(values) if value is not None and len(value) > LONG}
         if not long:
             return

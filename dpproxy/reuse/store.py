@@ -81,7 +81,7 @@ Mode = Literal["exact", "derive"]
 
 @dataclass(frozen=True)
 class Found:
-    """Is what answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None).
+    """What answers a question: `stored` as it was asked, or computed from releases the role has seen (`stored` is None).
     `made`: when the role first saw those it is from; of what it has not seen, now."""
 
     released: Released

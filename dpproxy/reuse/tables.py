@@ -28,7 +28,7 @@ class TablesAway(TablesError):
 
 
 class Claiming(Protocol):
-    """Says who is making which measurement, among those who share the tables."""
+    """Who is making which measurement, among those who share the tables."""
 
     async def claim(self, names: Collection[str]) -> bool:
         """Take all names, or none: False when one is somebody else's. Raises TablesAway."""
@@ -49,7 +49,7 @@ class AnswerTables(Protocol):
         ...
 
     def now(self) -> dt.datetime:
-        """Return the time by which answers age: all who share the tables are told the same."""
+        """Return the time by which answers age: the same for all who share the tables."""
         ...
 
     def rows(self, query: str, values: Values = ()) -> list[tuple[Any, ...]]:

@@ -27,7 +27,7 @@ _PREVIEWS = {
 
 @dataclass(frozen=True)
 class Section:
-    """Is a part of the page: sentences, then a table of which the first row is the head."""
+    """A part of the page: sentences, then a table of which the first row is the head."""
 
     title: str
     sentences: tuple[str, ...]
@@ -36,7 +36,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """Holds what is told of one role."""
+    """The page about one role."""
 
     title: str
     sections: tuple[Section, ...] = field(default=())

@@ -36,7 +36,7 @@ from dpproxy.server.tls import TlsFiles
 
 
 class ConsoleProtocol(H11Protocol):
-    """Is one connection. `door`: where it was given a place when it was accepted."""
+    """One connection. `door`: where it was given a place when it was accepted."""
 
     door: Door
 

@@ -87,7 +87,7 @@ def live_claims(policy: Policy, catalog: Catalog, backend: Backend, epoch: Epoch
 
 
 def _closure(claim: Claim, rows: int, policy: Policy) -> Closure:
-    """What analysts are told has no number, and what the log says has."""
+    """The message to analysts has no number, the line of the log has one."""
     why = f"`{claim.key}` is not unique in the data, and the path from `{claim.user}` leads over it"
     to_do = f"`{claim.columns[0]}` is to be unique in `{claim.table}`"
     if claim.kind is ClaimKind.LISTED_KEY:

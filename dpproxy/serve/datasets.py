@@ -61,7 +61,7 @@ async def open_dataset(
     expected: str | None = None,
     state: Path | None = None,
 ) -> Dataset:
-    """Return one policy's dataset, ready to be served, beside whatever is. `expected`: the data that are to be opened, no others.
+    """Return one policy's dataset, ready to be served, whatever else is. `expected`: the data that are to be opened, no others.
     `state`: the folder for a prepared copy, which there is none of without. Raises PolicyError, BackendError, FacadeError,
     LedgerError."""
     data = await open_data(loaded, state)

@@ -63,7 +63,7 @@ TRIES: Final = 3
 
 @dataclass(frozen=True)
 class Data:
-    """Is what a dataset is served from. `epoch` of an extract; None: what the backend and the policy say. `watch`: for another
+    """What a dataset is served from. `epoch` of an extract; None: what the backend and the policy say. `watch`: for another
     extract; None where there is none. `doubts`: of the database that was extracted."""
 
     backend: Backend
@@ -196,7 +196,7 @@ async def _described(loaded: Loaded, catalog: Catalog, backend: Postgres, state:
 
 
 def _folder(loaded: Loaded, state: Path) -> CopyFolder:
-    """Where extracts are, beside prepared copies."""
+    """The folder of extracts, next to that of prepared copies."""
     said = loaded.policy.accelerate.folder
     place = Path(said) if said is not None else state / FOLDER
     return CopyFolder(place, loaded.policy.dataset, f"extract of {data_of(loaded.policy)}", state)

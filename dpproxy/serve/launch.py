@@ -36,7 +36,7 @@ class LaunchError(OperatorError):
 
 @dataclass
 class Proxy:
-    """Is a running `dpproxy serve`. `said` holds its last lines of standard error."""
+    """A running `dpproxy serve`. `said` holds its last lines of standard error."""
 
     process: subprocess.Popen[str]
     host: str = ""

@@ -40,7 +40,7 @@ _LENGTH: Final = struct.Struct("!I")
 
 @dataclass(frozen=True)
 class Membership:
-    """Is what a process is told when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket.
+    """A process's instructions when it begins. Descriptors: `places` of the file with the taken places, `local` of the socket.
     `states`: names of the data that are to be opened, by dataset."""
 
     number: int
@@ -96,7 +96,7 @@ class Post:
             heard.set_result(None)
 
     def _cancel(self, running: Member, sender: bytes, ticket: bytes, pid: int, secret: bytes) -> None:
-        """What another process passed on. It is told when the statement has heard of it."""
+        """What another process passed on. It gets word when the statement has been asked to end."""
         line = f"heard {sender.decode()} {ticket.decode()}\n"
         heard = running.cancel(pid, secret)
         if heard is None:

@@ -16,7 +16,7 @@ from dpproxy.sql.statements import Signal
 
 
 class Member(Protocol):
-    """Is a process as the others reach it."""
+    """A process as the others reach it."""
 
     def states(self) -> Mapping[str, str]:
         """Return what names the data that are open, by dataset."""
@@ -38,7 +38,7 @@ class Member(Protocol):
 
 
 class Neighbours(Protocol):
-    """Is the other processes of the same port, as one of them sees them. `number` is its own, from 1."""
+    """The other processes of the same port, as one of them sees them. `number` is its own, from 1."""
 
     @property
     def number(self) -> int: ...

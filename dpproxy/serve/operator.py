@@ -59,7 +59,7 @@ RELOADED: Final = 100.0
 
 
 class Steered(Protocol):
-    """Is a running process as its operator steers it."""
+    """A running process as its operator steers it."""
 
     def end_session(self, session: int, end: bool) -> bool:
         """Cancel what a session does, or end it; return whether it is this process's."""

@@ -32,7 +32,7 @@ def listening(where: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Options:
-    """Says what is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
+    """What is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
     it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
     answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
     `session_limits`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:

@@ -157,7 +157,7 @@ class _Watcher:
             worker.send(signal.SIGTERM)
 
     def _reload(self) -> None:
-        """One reads first. Who is only beginning is told when it is ready: before, it would not hear."""
+        """One reads first. A process that is still starting gets the request when it is ready."""
         if self._leading is not None:
             self._again = True
             return

@@ -80,12 +80,12 @@ async def serve(options: Options, neighbours: Neighbours | None = None, lines: L
 
 
 def said(host: str, port: int, local: Path | None) -> str:
-    """Return what the operator is told once connections are accepted."""
+    """Return the line for the operator once connections are accepted."""
     return f"listening on {host}:{port}" + (f" and in {local}" if local else "")
 
 
 class Running:
-    """Is a proxy that serves. `stopping` is set by the first signal."""
+    """A proxy that serves. `stopping` is set by the first signal."""
 
     def __init__(self, options: Options, neighbours: Neighbours | None = None, lines: Lines | None = None) -> None:
         """Opens the ledger and the stored answers. Raises LedgerError, SealError, SharedFolder, TlsError."""

@@ -37,7 +37,7 @@ SECONDS: Final = 5.0
 
 @dataclass
 class PolicyHistory:
-    """Says when the policy in a file was read, and why it could not be read again."""
+    """When the policy in a file was read, and why it could not be read again."""
 
     loaded: float = 0.0
     problem: str = ""

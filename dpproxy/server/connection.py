@@ -269,7 +269,7 @@ class Arrival(asyncio.Protocol):
             self._transport.pause_reading() if pause else self._transport.resume_reading()
 
     def _authenticate(self, frame: Frame) -> None:
-        """The proof of a password may have to wait for its turn; before it, nothing is told that a stranger may not know."""
+        """The proof of a password may have to wait for its turn; before it, nothing is sent that a stranger may not know."""
         assert self._login is not None
         assert self._greeting is not None
         if not self._login.proving:
@@ -308,7 +308,7 @@ class Arrival(asyncio.Protocol):
         self._enter(self._login.user, answer)
 
     def _turned_away(self, reason: str) -> None:
-        """Tell the log, and count. A name is told only where the policy knows it: people type passwords there."""
+        """Tell the log, and count. A name is logged only where the policy knows it: people type passwords there."""
         asked = self._greeting
         dataset = self._host.dataset(asked.database) if asked is not None else None
         name = dataset.policy.dataset if dataset is not None else ""

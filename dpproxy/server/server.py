@@ -50,7 +50,7 @@ QUIET: Final = 60.0
 
 
 class Waiting(Protocol):
-    """Is a connection that is not logged in. `address`: empty for a unix socket."""
+    """A connection that is not logged in. `address`: empty for a unix socket."""
 
     @property
     def address(self) -> str: ...
@@ -104,7 +104,7 @@ DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop;
 
 
 class Elsewhere(Protocol):
-    """Is what a server needs of other processes on its port, by their numbers."""
+    """What a server needs of other processes on its port, by their numbers."""
 
     def cancel(self, number: int, pid: int, secret: bytes) -> asyncio.Future[None]:
         """Pass a cancel request on to the process whose key it is; done when what is cancelled has heard of it."""
@@ -183,7 +183,7 @@ class Server:
             halves.look(list(self._sessions.values()), now)
 
     async def stop(self, drain: float = DRAIN_SECONDS) -> None:
-        """Take no new connections; idle sessions are told to go, busy ones after `drain` seconds."""
+        """Take no new connections; idle sessions end, busy ones after `drain` seconds."""
         for listener in self._listeners:
             listener.close()
         for arrival in self._arrivals:

@@ -35,7 +35,7 @@ LEAST_WAITING: Final = 16
 
 
 def waiting_room(connections: int) -> int:
-    """Return how many connections may be open that are not logged in, beside so many that are: twice as many, or as many as the
+    """Return how many connections may be open that are not logged in, next to so many that are: twice as many, or as many as the
     system lets this process have. Most systems let a process ask for more than it has at first."""
     wanted = (OF_A_SESSION + 2) * connections + BESIDE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

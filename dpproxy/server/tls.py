@@ -59,7 +59,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class Tls:
-    """Is what handshakes use. `binding`: tls-server-end-point (RFC 5929) of the certificate; None where that is not defined."""
+    """What handshakes use. `binding`: tls-server-end-point (RFC 5929) of the certificate; None where that is not defined."""
 
     context: ssl.SSLContext
     binding: bytes | None

@@ -43,7 +43,7 @@ LEFT: Final = ", most of it what temporary tables left in the catalog of their s
 
 
 class Cluster(Protocol):
-    """Is a server of the facade."""
+    """A server of the facade."""
 
     @property
     def data(self) -> Path:

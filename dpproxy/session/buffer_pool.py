@@ -27,7 +27,7 @@ OF_ALL: Final = 4 * OF_USER
 
 
 class Holder(Protocol):
-    """Is a session. `user`: whose it is."""
+    """A session. `user`: whose it is."""
 
     @property
     def user(self) -> str: ...
@@ -38,7 +38,7 @@ class Holder(Protocol):
 
 
 class BufferPool:
-    """Says who may hold how much."""
+    """Who may hold how much."""
 
     def __init__(self, of_user: int = OF_USER, of_all: int = OF_ALL) -> None:
         self._of_user, self._of_all = of_user, of_all

@@ -46,7 +46,7 @@ CONNECT_TIMEOUT = 10.0  # seconds in which a facade that is being restarted may 
 
 
 class Site(Protocol):
-    """Is what a session needs of the server."""
+    """What a session needs of the server."""
 
     def facade(self, dataset: Dataset, role: str) -> Endpoint:
         """Raises OSError while it is being started again."""
@@ -339,7 +339,7 @@ class ClientSession(asyncio.Protocol):
         return await self._site.reach(self, signal, number)
 
     def end(self) -> None:
-        """End the session, as PostgreSQL does when it is told to."""
+        """End the session, as PostgreSQL does on pg_terminate_backend."""
         self.fatal(ADMIN_SHUTDOWN, "terminating connection due to administrator command")
 
     @property
@@ -348,7 +348,7 @@ class ClientSession(asyncio.Protocol):
         return self._facade_key[0]
 
     def overdrawn(self, error: bytes) -> None:
-        """Cancel what runs on the facade; the client is told `error`."""
+        """Cancel what runs on the facade; the client gets `error`."""
         self.link.excuse = error
         self._cancelling = asyncio.ensure_future(cancel_at(self._endpoint, self._facade_key, CONNECT_TIMEOUT))
 

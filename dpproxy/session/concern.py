@@ -59,7 +59,7 @@ class WordSearch:
 
 
 class Reader(Protocol):
-    """Is a session. `private`: the names of its prepared statements over private tables."""
+    """A session. `private`: the names of its prepared statements over private tables."""
 
     @property
     def private(self) -> Container[str]: ...
@@ -79,7 +79,7 @@ class Reader(Protocol):
 
 
 class Concern(Enum):
-    """Says why a message has to be read."""
+    """Why a message has to be read."""
 
     NOTHING = "nothing"
     NAME = "it names a prepared statement over private tables"
@@ -116,7 +116,7 @@ def harmless(reader: Reader, buffer: bytes, spans: Sequence[Span], *, leaving: b
 
 
 async def concern(reader: Reader, tag: bytes, raw: bytes) -> Concern:
-    """Return why a whole message has to be read; a long text is looked through beside the loop, once."""
+    """Return why a whole message has to be read; a long text is looked through in a thread, once."""
     if tag not in TEXTS or at_once(len(raw), len(reader.words)):
         return _judged(reader, tag, raw, 0, len(raw))
     words = (*reader.words, *WORDS) if reader.private and tag == b"Q" else reader.words

@@ -110,7 +110,7 @@ class Conductor:
             await self._answer(raw, await self._decoded(tag, raw), why)
 
     async def _decoded(self, tag: bytes, raw: bytes) -> FrontendMessage:
-        """A message taken apart; a long one beside the loop, where it is copied as well. Raises ProtocolError."""
+        """A message taken apart; a long one in a thread, where it is copied as well. Raises ProtocolError."""
 
         def decoded() -> FrontendMessage:
             return decode_frontend(Frame(tag, raw[5:], raw))

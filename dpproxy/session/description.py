@@ -25,7 +25,7 @@ from dpproxy.wire.backend import Field
 
 @dataclass(frozen=True)
 class Description:
-    """Is what the facade says of the original. `fields` is None for a statement without columns."""
+    """What the facade says of the original. `fields` is None for a statement without columns."""
 
     oids: tuple[int, ...]
     fields: tuple[Field, ...] | None

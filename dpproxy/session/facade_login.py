@@ -105,7 +105,7 @@ def new_secret(minor: int) -> bytes:
 
 
 class Entrant(Peer, Protocol):
-    """Is a session that has no connection to the facade yet. `key` is the one its client is told."""
+    """A session that has no connection to the facade yet. `key` is the one sent to its client."""
 
     link: FacadeLink
     key: Key

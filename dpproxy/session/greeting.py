@@ -21,7 +21,7 @@ it is after a SET, and statements over private tables are refused; which these a
 
 @dataclass(frozen=True)
 class Origin:
-    """Says where a session comes from. `address`: empty for a unix socket; `since`: seconds since 1970."""
+    """Where a session comes from. `address`: empty for a unix socket; `since`: seconds since 1970."""
 
     address: str = ""
     tls: bool = False
@@ -33,7 +33,7 @@ NOWHERE = Origin()
 
 @dataclass(frozen=True)
 class Greeting:
-    """Is what a start-up packet asks for. `settings` go on to the facade. `minor`: of the protocol, as agreed, `newer`: the
+    """What a start-up packet asks for. `settings` go on to the facade. `minor`: of the protocol, as agreed, `newer`: the
     client asked for more. `unknown`: options the client must hear of."""
 
     user: str

@@ -25,7 +25,7 @@ Message = tuple[bytes, bytes]
 
 
 class Half(NamedTuple):
-    """Is an unfinished message of a client that is read from. `number`: how many were whole before it; `size`: bytes when it is
+    """An unfinished message of a client that is read from. `number`: how many were whole before it; `size`: bytes when it is
     whole."""
 
     number: int
@@ -34,7 +34,7 @@ class Half(NamedTuple):
 
 
 class Inflow:
-    """Holds one client's bytes. `queue`: messages that wait."""
+    """One client's bytes. `queue`: messages that wait."""
 
     def __init__(
         self, framer: FrontendFramer, transport: asyncio.Transport, pool: BufferPool, user: str, unsent: Callable[[], int]
@@ -158,7 +158,7 @@ STOPPED: Final = "terminating connection because a message was not completed in 
 
 
 class Sending(Protocol):
-    """Is a session. `half`: its unfinished message, if it may send the rest."""
+    """A session. `half`: its unfinished message, if it may send the rest."""
 
     @property
     def half(self) -> Half | None: ...
@@ -205,7 +205,7 @@ PIECE: Final = 16 * 1024
 
 
 class Outflow:
-    """Holds what one client is told until it is sent, through `write`."""
+    """Messages to one client until they are sent, through `write`."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write

@@ -53,7 +53,7 @@ class LinkLost(Exception):
 
 
 class Peer(Protocol):
-    """Is the client's side as the link needs it. `account`: to which the processor time of pieces is put down."""
+    """The client's side as the link needs it. `account`: to which the processor time of pieces is put down."""
 
     @property
     def account(self) -> Account: ...
@@ -72,7 +72,7 @@ class Peer(Protocol):
 
 @dataclass
 class Exchange:
-    """Is what the facade answered to a private question. `error`: an ErrorResponse, as received."""
+    """What the facade answered to a private question. `error`: an ErrorResponse, as received."""
 
     messages: list[Message] = field(default_factory=list)
     error: bytes | None = None

@@ -69,7 +69,7 @@ LONG_TEXT = 4096  # bytes; longer texts are not remembered
 
 @dataclass(frozen=True)
 class Memo:
-    """Holds what was found out of texts. `unconcerned`: texts that hold none of the dataset's words. `outers`: the outer queries
+    """What was found out of texts. `unconcerned`: texts that hold none of the dataset's words. `outers`: the outer queries
     that statements had last time."""
 
     unconcerned: set[bytes] = field(default_factory=set)

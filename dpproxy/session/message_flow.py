@@ -27,7 +27,7 @@ from typing import Final
 
 
 class State(Enum):
-    """Says where a conversation stands, as far as it decides what becomes of the client's next message."""
+    """Where a conversation stands, as far as it decides what becomes of the client's next message."""
 
     READY = "ready"
     """For a query, or within an extended one that has not failed."""
@@ -38,7 +38,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """Says what the proxy does with a message."""
+    """What the proxy does with a message."""
 
     EXAMINE = "examine"
     """Read it: the proxy answers what concerns private tables, and forwards the rest."""
@@ -56,7 +56,7 @@ class Step(Enum):
 
 @dataclass(frozen=True)
 class Message:
-    """Is one message of a client, and what becomes of it in each state.
+    """One message of a client, and what becomes of it in each state.
 
     `begins`: whether it begins work, which a session that is to leave does not do any more. `ends_copy`: whether the client has
     no more rows for a COPY FROM STDIN. `completions`: tags of the facade's

@@ -29,7 +29,7 @@ _TOKENS = re.compile(
 
 @dataclass(frozen=True)
 class Outer:
-    """Is an outer query as it was parsed on the facade: `text`, made of a plan's `planned` for an original with `fields`."""
+    """An outer query as it was parsed on the facade: `text`, made of a plan's `planned` for an original with `fields`."""
 
     planned: str
     text: str

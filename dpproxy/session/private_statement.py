@@ -33,7 +33,7 @@ INNER = "dpproxy_inner"
 
 @dataclass(frozen=True)
 class PrivateStatement:
-    """Is a prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
+    """A prepared statement over private tables. `outer` is parsed on the facade under the name `internal`."""
 
     statement: Statement
     description: Description

@@ -25,7 +25,7 @@ ROWS: Final = 8192
 
 @dataclass(frozen=True)
 class CachedReply:
-    """Is one reply. `rows`: what came before `complete`, the command's completion, for these `literals`."""
+    """One reply. `rows`: what came before `complete`, the command's completion, for these `literals`."""
 
     private: PrivateStatement
     literals: tuple[bytes, ...]

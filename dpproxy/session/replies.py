@@ -30,7 +30,7 @@ _SILENT: Final = frozenset((b"1", b"2", b"3", b"n", b"t"))
 
 
 class Client(Protocol):
-    """Is a logged-in client as those who answer it need it. `key`: its session's number, and the secret by which it is
+    """A logged-in client as those who answer it need it. `key`: its session's number, and the secret by which it is
     cancelled. `asking`: the hash of the private statement in the making. `private`: its prepared statements over private
     tables; `leaving`: why it begins nothing any more."""
 

@@ -99,7 +99,7 @@ NO_VALUES: Final = Bind("", "", (), (), ())
 
 
 class StatementAnswers:
-    """Has the statements of one session answered."""
+    """The answers to one session's statements."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Stop:
-    """Says whether somebody, in another thread, wants planning to end."""
+    """Whether somebody, in another thread, wants planning to end."""
 
     asked = False
 

@@ -50,7 +50,7 @@ _HARMLESS |= {"DEALLOCATE", "DISCARD", "CLOSE", "FETCH", "MOVE", "LISTEN", "UNLI
 
 @dataclass(frozen=True)
 class Statement:
-    """Holds one statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
+    """One statement of a client's text. `prefix + query + suffix == text`; `offset` is where `text` begins.
 
     `query` is the SELECT inside (for `explain`, `copy`, ...), empty for kind `other`. `options`: of EXPLAIN, upper case.
     Of SELECT INTO TEMP, a `create_table_as`, `into` is what stands for its INTO, which is blank in `query`. `asked`: what the
@@ -160,7 +160,7 @@ def _into(tokens: list[Token]) -> tuple[int, int] | None:
 
 @dataclass(frozen=True)
 class Made:
-    """Says what a `cursor` or `create_table_as` makes: its name as it is written, without a schema. `unless`: IF NOT EXISTS.
+    """What a `cursor` or `create_table_as` makes: its name as it is written, without a schema. `unless`: IF NOT EXISTS.
     `held`: WITH HOLD."""
 
     name: str
@@ -194,7 +194,7 @@ def made(statement: Statement) -> Made | None:
 
 @dataclass(frozen=True)
 class Named:
-    """Says which prepared statement PREPARE, EXECUTE or DEALLOCATE names: its name, folded ("" for ALL), and the texts of
+    """Which prepared statement PREPARE, EXECUTE or DEALLOCATE names: its name, folded ("" for ALL), and the texts of
     arguments."""
 
     word: str

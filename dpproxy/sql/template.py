@@ -43,7 +43,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Template:
-    """Holds generated SQL with holes. `render` fills them with literals of the dialect."""
+    """Generated SQL with holes. `render` fills them with literals of the dialect."""
 
     dialect: Dialect
     parts: tuple[str | Param | Found, ...]

@@ -76,7 +76,7 @@ FIELDS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Event:
-    """Is one kind of line. `optional`: fields that only some of them have."""
+    """One kind of line. `optional`: fields that only some of them have."""
 
     about: str
     fields: tuple[str, ...] = ()

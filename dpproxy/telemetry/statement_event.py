@@ -83,7 +83,7 @@ class StatementEvent:
 
 
 def milliseconds(seconds: float, quantum_ms: int | None) -> int:
-    """Return a time as it is told: rounded up to the policy's time grid."""
+    """Return a time as it is shown: rounded up to the policy's time grid."""
     grid = quantum_ms or 1
     return math.ceil(seconds * 1000 / grid) * grid
 

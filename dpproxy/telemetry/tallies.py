@@ -23,7 +23,7 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Latency:
-    """Says how long statements took: how many ended within each of `BUCKETS` and later, and the sum of their seconds."""
+    """How long statements took: how many ended within each of `BUCKETS` and later, and the sum of their seconds."""
 
     counts: tuple[int, ...]
     seconds: float
@@ -31,7 +31,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Counted:
-    """Is what was counted. Labels: of `statements` dataset, role, verdict; of `refusals` dataset, role, class, SQLSTATE; of
+    """What was counted. Labels: of `statements` dataset, role, verdict; of `refusals` dataset, role, class, SQLSTATE; of
     `spent` and `saved` (millionths of epsilon) dataset, role; of `latencies` dataset, verdict; of `logins` the dataset (empty
     where there is none of that name), and the outcome."""
 

@@ -162,7 +162,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class InQuery(Expr):
-    """This is `args [NOT] IN (SELECT columns FROM relation)`. `own`: its rows are the unit's own, found by its id or by a key of
+    """`args [NOT] IN (SELECT columns FROM relation)`. `own`: its rows are the unit's own, found by its id or by a key of
     it, so that the answer says something of the unit's rows and nothing of the id."""
 
     args: tuple[Expr, ...]
@@ -182,7 +182,7 @@ class Exists(Expr):
 
 @dataclass(frozen=True)
 class Scalar(Expr):
-    """This is a scalar subquery: an aggregate (so exactly one row) over one unit's rows or over public tables."""
+    """A scalar subquery: an aggregate (so exactly one row) over one unit's rows or over public tables."""
 
     relation: Relation
     value: Expr
@@ -190,7 +190,7 @@ class Scalar(Expr):
 
 @dataclass(frozen=True)
 class Agg(Expr):
-    """This is a deterministic aggregate inside one unit (in `Aggregate` relations), or one to be measured."""
+    """A deterministic aggregate inside one unit (in `Aggregate` relations), or one to be measured."""
 
     name: str
     args: tuple[Expr, ...]
@@ -202,7 +202,7 @@ class Agg(Expr):
 
 @dataclass(frozen=True)
 class Win(Expr):
-    """This is a window function inside one unit. `frame` is one of a fixed list of texts; `rows`: the most rows of a
+    """A window function inside one unit. `frame` is one of a fixed list of texts; `rows`: the most rows of a
     partition."""
 
     name: str

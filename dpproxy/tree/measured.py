@@ -436,8 +436,8 @@ class Strays:
 
 @dataclass(frozen=True)
 class DeclaredPart:
-    """Keys, by number, that share sources: the values of columns, public tables, `strays` beside the values; where all conditions
-    hold."""
+    """Keys, by number, that share sources: the values of columns, public tables, where all conditions hold. `strays`: values
+    outside of these."""
 
     keys: tuple[tuple[int, Expr], ...]
     columns: tuple[tuple[Column, Domain], ...]

@@ -38,7 +38,7 @@ class Staged(Relation):
 
 @dataclass(frozen=True)
 class Public(Relation):
-    """This is a public relation of whatever form, numbered as a scan is: the values of its columns are declared groups."""
+    """A public relation of whatever form, numbered as a scan is: the values of its columns are declared groups."""
 
     number: int
     child: Relation
@@ -89,7 +89,7 @@ class Distinct(Relation):
 
 @dataclass(frozen=True)
 class Union(Relation):
-    """This is UNION ALL (or set operation `op`) of children with positionally equal columns."""
+    """UNION ALL (or set operation `op`) of children with positionally equal columns."""
 
     children: tuple[Relation, ...]
     op: str = "union all"
@@ -167,7 +167,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class RowsPerValue:
-    """At most `rows` rows of one unit share the values of these columns; those that the public rows in `beside` repeat are
+    """At most `rows` rows of one unit share the values of these columns; those repeated by the public rows in `beside` are
     counted."""
 
     columns: frozenset[int]
@@ -199,7 +199,7 @@ Origin = tuple[TableName, Column, str]
 
 @dataclass(frozen=True)
 class Contribution:
-    """This is how much of one unit there is, as far as it is known. The generated SQL cuts to what follows from it, true or not:
+    """How much of one unit there is, as far as it is known. The generated SQL cuts to what follows from it, true or not:
     it decides how much noise is drawn and what is cut, never privacy.
 
     `limits` are those of the private rows; `beside` are the public relations that repeat them (`fanout`), none: nothing
@@ -249,7 +249,7 @@ class Padding:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """These are a relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
+    """A relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
 
     **What decides privacy**, and must be true of the rows that `node` has, whatever the data:
     - `unit`: the row is there only because of that unit's rows and of public ones. NULL: it is nobody's, and counts for nothing.
@@ -295,7 +295,7 @@ class Rows:
         return replace(self, node=node, conditions=conditions, unit=unit)
 
     def of_parent(self, unit: Column) -> Rows:
-        """Return the rows, where a join on the columns of their path meets it: one of them is left only beside the parent's row,
+        """Return the rows, where a join on the columns of their path meets it: one of them is left only with the parent's row,
         and is of the parent's unit."""
         return replace(self, unit=unit, pending=None)
 

@@ -52,7 +52,7 @@ Span = tuple[bytes, int, int]
 
 
 class Batch(NamedTuple):
-    """Holds the complete messages of one read. `spans` lie back to back in `buffer`. `error` is what follows them, if the next
+    """The complete messages of one read. `spans` lie back to back in `buffer`. `error` is what follows them, if the next
     header is wrong."""
 
     buffer: bytes

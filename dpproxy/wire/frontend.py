@@ -49,7 +49,7 @@ class CancelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Password:
-    """Holds a password in clear text; it is decoded only to be refused, since the proxy asks for SCRAM."""
+    """A password in clear text; it is decoded only to be refused, since the proxy asks for SCRAM."""
 
     data: bytes
 

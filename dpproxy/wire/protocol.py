@@ -34,7 +34,7 @@ HEADER: Final = struct.Struct("!ci")
 
 
 class ProtocolError(Exception):
-    """Says that the peer sent what the protocol does not allow.
+    """The peer sent what the protocol does not allow.
 
     `sqlstate` and `message` are ready for an ErrorResponse and quote nothing but bytes of the peer's own message.
     `fatal`: the stream cannot be continued.
@@ -51,7 +51,7 @@ class ProtocolError(Exception):
 
 
 class Frame(NamedTuple):
-    """Holds one message: `tag` is one byte, or empty for a start-up packet; `raw` is tag, length and payload as received."""
+    """One message: `tag` is one byte, or empty for a start-up packet; `raw` is tag, length and payload as received."""
 
     tag: bytes
     payload: bytes

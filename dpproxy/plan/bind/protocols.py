@@ -20,7 +20,7 @@ from dpproxy.tree.relation import Rows
 
 
 class Queries(Protocol):
-    """This is the binder of one statement's queries, as its parts see it. Every method raises Refusal."""
+    """The binder of one statement's queries, as its parts see it. Every method raises Refusal."""
 
     context: Context
     counter: Counter
@@ -54,7 +54,7 @@ class Queries(Protocol):
 
 
 class Measurer(Protocol):
-    """This is what is done with rows that are to be measured, and with what was measured. Every method raises Refusal."""
+    """What is done with rows that are to be measured, and with what was measured. Every method raises Refusal."""
 
     released_ctes: dict[int, ReleasedResult]
 

@@ -37,7 +37,7 @@ Result = RowsResult | ReleasedResult
 
 @dataclass(frozen=True)
 class Item:
-    """This is one item of FROM: rows (private or public) or something only the facade can produce."""
+    """One item of FROM: rows (private or public) or something only the facade can produce."""
 
     alias: str
     rows: Rows | None

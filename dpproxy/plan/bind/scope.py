@@ -31,7 +31,7 @@ def reading(column: Column) -> Ref:
 
 @dataclass(frozen=True)
 class Source:
-    """This is one item of FROM: its alias and visible columns."""
+    """One item of FROM: its alias and visible columns."""
 
     alias: str
     columns: tuple[Column, ...]

@@ -147,7 +147,7 @@ def has_aggregates(select: exp.Select) -> bool:
 
 
 def _no_limit(select: exp.Select, context: Context) -> None:
-    """A preview of rows, as tools ask for one, is told what to do about the rows: the LIMIT is not its problem."""
+    """A preview of rows, as tools ask for one, gets advice about the rows: the LIMIT is not its problem."""
     if any(select.args.get(k) for k in ("limit", "offset", "fetch")):
         raise rows_of_people(select, context) if select.parent is None else limit_below(select)
 
@@ -252,7 +252,7 @@ def _grouped_rows(
 
 
 def _check_grouped(rows: Rows, known: set[int], lifted: Sequence[Expr], select: exp.Select) -> None:
-    """Raise Refusal 42803 where a subquery beside the groups reads a column of their rows that is not one of theirs."""
+    """Raise Refusal 42803 where a subquery outside the groups reads a column of their rows that is not one of theirs."""
     loose = {c for c in outer_columns(tuple(lifted)) if c in rows.node.columns and c.id not in known}
     for column in sorted(loose, key=lambda c: c.id):
         raise Refusal(GROUPING_ERROR, f'subquery uses ungrouped column "{column.name}" from outer query', position(select))

@@ -53,7 +53,7 @@ class Sources:
         )  # fmt: skip
 
     def _lateral(self, node: exp.Lateral, alias: str) -> Item:
-        """LATERAL that refers to nothing beside it is a derived table, or a function, like any other."""
+        """LATERAL that refers to no other item is a derived table, or a function, like any other."""
         if _refers_outside(node):
             if self.queries.tables.names_private(node.this, self.env):
                 raise unsupported_form(

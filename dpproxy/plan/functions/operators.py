@@ -73,7 +73,7 @@ def minus(a: Expr, b: Expr) -> Expr:
 
 
 def added(a: Expr, b: Expr) -> tuple[Expr, Expr]:
-    """Give a constant of unknown type the type PostgreSQL takes it for in `a + b`: beside a timestamp it is an interval. Raises
+    """Give a constant of unknown type the type PostgreSQL takes it for in `a + b`: added to a timestamp it is an interval. Raises
     Refusal 42725 beside a date, where it may be a number of days, a time of day or an interval."""
     for known, other in ((a, b), (b, a)):
         if other.type == "unknown" and known.type == "date":

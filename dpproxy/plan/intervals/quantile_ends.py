@@ -37,7 +37,7 @@ NEAREST = Fraction(1, 2**20)
 
 @dataclass(frozen=True)
 class QuantileEnds:
-    """These are the ends of the selections of one measured SELECT, whose released columns are those of `alias`."""
+    """The ends of the selections of one measured SELECT, whose released columns are those of `alias`."""
 
     request: MeasurementRequest
     alias: str

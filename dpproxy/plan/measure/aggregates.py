@@ -257,7 +257,7 @@ def _sum_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
 
 
 def _told_apart(agg: Agg, steps: int) -> Expr:
-    """Return the argument. Values are told apart on their grid, so it must be that of all values: on a coarser one two of them
+    """Return the argument. Values are distinguished on their grid, so it must be that of all values: on a coarser one two of them
     would be one. Raises Refusal."""
     value = bounded_argument(agg)
     if facts(value).grid != grid_of(value, steps)[2]:

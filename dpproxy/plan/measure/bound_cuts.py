@@ -49,7 +49,7 @@ def tests(made: Compiled) -> tuple[Test, ...]:
 
 
 def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
-    """Return the measurements that say how many units the bounds of others cut, each once, and what is told of them; their
+    """Return the measurements that say how many units the bounds of others cut, each once, and the words for them; their
     numbers follow those of the others."""
     found: dict[str, tuple[Compiled, Cut]] = {}
     for one in made:

@@ -44,7 +44,7 @@ MAX_MAGNITUDE = 2**60  # of one unit's contribution in grid units: far from 2**6
 
 @dataclass(frozen=True)
 class Compiled:
-    """This is a measurement without noise: its query, bases and bounding."""
+    """A measurement without noise: its query, bases and bounding."""
 
     query: Query
     keys: tuple[tuple[str, str], ...]  # label, type

@@ -53,7 +53,7 @@ def read(text: str) -> str:
 
 
 def measured(agg: Agg, number: Callable[[Agg], Measured]) -> Measured:
-    """Measure SUM and AVG: of differences of timestamps as of the days, and of the hours, minutes and seconds beside them."""
+    """Measure SUM and AVG: of differences of timestamps as of the days, and of the hours, minutes and seconds that remain."""
     value = agg.args[0]
     if not _is_difference(value):
         rounded = Call("numeric", "round", (_bounded_seconds(value, agg.name), Lit("int4", "6")))  # on the grid of intervals

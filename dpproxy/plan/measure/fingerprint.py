@@ -100,7 +100,7 @@ def _selections(compiler: Compiler, by_name: Keys, compiled: Compiled) -> list[_
 
 
 def _steps(columns: Sequence[_Column], compiled: Compiled) -> list[_Column]:
-    """What is released beside the basis columns that have steps."""
+    """Columns released in addition to basis columns with steps."""
     stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
     return [_Column(f"{what} of {columns[i].name}") for i in stepped for what in ("raw", "last step")]
 
@@ -136,7 +136,7 @@ def _least(compiled: Compiled) -> str:
 
 
 def _beside(specs: Sequence[BasisSpec], i: int) -> str:
-    """The sum of a mean is cut by the count beside it, if there is one (`bounding`), which counts a few more values."""
+    """The sum of a mean is cut by its count, if there is one (`bounding`), which counts a few more values."""
     if i >= len(specs) or specs[i].kind != "sum" or not specs[i].mean:
         return ""
     spec = specs[i]

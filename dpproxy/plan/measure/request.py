@@ -77,7 +77,7 @@ class MeasurementRequest:
         return self.stepped and self.specs[basis].stepped
 
     def step_columns(self) -> list[str]:
-        """Return the names of what is released beside the basis columns that have steps: see `Measurement.stepped`."""
+        """Return the names of columns released in addition to basis columns with steps: see `Measurement.stepped`."""
         return [name for i in range(len(self.specs)) if self.in_steps(i) for name in (f"r{i}", f"t{i}")]
 
     def selection(self, spec: SelectionSpec) -> list[str]:

@@ -47,7 +47,7 @@ UNKNOWN = 10_000
 
 @dataclass(frozen=True)
 class Cost:
-    """This is the cost of one measurement, at one cut: rows and size made of one private row, and rows made of public ones alone;
+    """The cost of one measurement, at one cut: rows and size made of one private row, and rows made of public ones alone;
     how many rows the largest public table has; of a person of R rows, R to the power of what is gone through; bytes of texts that
     are built of one row, of people who may have more than one."""
 

@@ -66,7 +66,7 @@ def names_of_sums(names: Names, running: Running) -> Names:
 
 
 def running_note(running: Running, bases: Sequence[Basis], laplace: bool) -> str:
-    """Say what noise on sums does, for the column where it does least, beside noise of the same charge on each group by
+    """Say what noise on sums does, for the column where it does least, compared with noise of the same charge on each group by
     itself."""
     sums, single = min(_gains(basis, laplace) for basis in bases)
     asked = (

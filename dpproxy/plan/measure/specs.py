@@ -25,7 +25,7 @@ is scaled down to that. More steps cost the backend a column each, and no noise.
 
 @dataclass(frozen=True)
 class BasisSpec:
-    """This is a basis column before noise. `kind`: count | units | sum | distinct | distinct_sum | weight. `value` is what is
+    """A basis column before noise. `kind`: count | units | sum | distinct | distinct_sum | weight. `value` is what is
     counted or summed; of distinct_sum each value once, whoever has it.
     A weight is the unit's 1 in each of its groups, scaled to norm 1: what thresholds look at where `Bounding.spread` is set.
     Of distinct values a unit has at most as many as the row bound allows, in a group or, where `Bounding.norm` is set, in all its
@@ -132,7 +132,7 @@ class BasisSpec:
 
 @dataclass(frozen=True)
 class SelectionSpec:
-    """This is a value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
+    """A value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
 
     `fractions` of PERCENTILE (0 is MIN, 1 is MAX); empty for MODE, whose candidates are `values`.
     `side`: of the one quantile, not itself but the low (-1) or high (1) end of its interval that holds with `confidence`.

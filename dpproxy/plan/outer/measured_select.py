@@ -257,7 +257,7 @@ class SelectRewriter:
         return self._sums.held(node, id(sums.argument)) if sums is not None else node
 
     def _loose_column(self, node: exp.Column) -> exp.Expr:
-        """A bare column beside aggregates: PostgreSQL accepted it, so it depends on the keys and is one more key."""
+        """A bare column next to aggregates: PostgreSQL accepted it, so it depends on the keys and is one more key."""
         if isinstance(node.this, exp.Star):
             raise Refusal(GROUPING_ERROR, "a whole row cannot be shown beside an aggregate", position(node))
         bound = self.binder.bind(node, self.scope)

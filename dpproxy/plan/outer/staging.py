@@ -107,7 +107,7 @@ def _with_ctes(tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
 
 @dataclass
 class StatementMeasurer(Stager):
-    """This is a stager that measures as well, for one statement."""
+    """A stager that measures as well, for one statement."""
 
     def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
         rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)

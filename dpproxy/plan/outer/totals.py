@@ -71,7 +71,7 @@ class SharedColumn:
 
 @dataclass(frozen=True)
 class Totals:
-    """Says which columns of a statement's measurements are adjusted."""
+    """Which columns of a statement's measurements are adjusted."""
 
     columns: tuple[SharedColumn, ...]
 

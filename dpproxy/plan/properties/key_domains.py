@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Dense:
-    """These are the possible groups: the product of the parts. `sizes`: upper bounds of how many there are of each, None if not
+    """The possible groups: the product of the parts. `sizes`: upper bounds of how many there are of each, None if not
     fixed by policy. `computed`: columns of the parts that are no columns of a table, by the expressions they stand for."""
 
     parts: tuple[Part, ...]

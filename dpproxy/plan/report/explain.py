@@ -37,7 +37,7 @@ MECHANISMS = {"laplace": "discrete Laplace", "gaussian": "discrete Gaussian"}
 
 @dataclass(frozen=True)
 class _Told:
-    """What one measurement is told from."""
+    """The values from which one measurement is described."""
 
     measurement: Measurement
     outputs: tuple[Output, ...]

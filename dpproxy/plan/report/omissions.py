@@ -33,7 +33,7 @@ def cuts_told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequenc
 
 
 def share_cut(cut: Cut, values: Values) -> str:
-    """Say which part of the units bounds cut. Both numbers are noisy: where hardly any unit was counted, no part is told."""
+    """Say which part of the units bounds cut. Both numbers are noisy: where hardly any unit was counted, no part is stated."""
     units, beyond = (int(column[0]) for column in values)
     bounds = f"({', '.join(cut.bounds)})"
     if units < 1:

@@ -33,7 +33,7 @@ def ranks(selection: Selection, confidence: Fraction) -> int:
 
 
 def selected(measurement: Measurement, made: Compiled, number: int, confidence: Fraction) -> Iterator[Typical]:
-    """Yield what is told of the selections of a measurement; ends of intervals are no values of their own."""
+    """Yield the errors of a measurement's selections; ends of intervals are no values of their own."""
     for output in made.outputs:
         if output.selection is None or measurement.selections[output.selection].offset:
             continue

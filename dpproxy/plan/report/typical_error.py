@@ -31,7 +31,7 @@ _AIMABLE = ("linear", "mean", "total")
 
 
 def relative_error(what: Typical, values: Values) -> float | None:
-    """Return the median over groups of deviation / value, at most 1; None without groups, and of what is told in ranks."""
+    """Return the median over groups of deviation / value, at most 1; None without groups, and of errors stated in ranks."""
     known = _of_groups(what, values)
     return None if known is None else _median(*known)
 
@@ -68,7 +68,7 @@ def _of_moments(what: Typical, values: Values) -> tuple[Float64, Float64]:
 
 
 def _is_noise(what: Typical, values: Values) -> bool:
-    """Whether most groups are told hardly more than is known without data: the interval is wider than the value is large, or as
+    """Whether most groups say hardly more than is known without data: the interval is wider than the value is large, or as
     wide as a mean's range; a selection may be any of its rows."""
     if what.ranks:
         return bool(what.columns) and float(np.median(values[what.columns[0]])) < rank_errors.few(what)
@@ -79,7 +79,7 @@ def _is_noise(what: Typical, values: Values) -> bool:
 def typical_aggregates(
     measurements: Sequence[Measurement], compiled: Sequence[Compiled], confidence: Fraction
 ) -> tuple[Typical, ...]:
-    """Return the aggregates whose error can be told. `confidence`: of what is told in ranks."""
+    """Return the aggregates whose error can be stated. `confidence`: of errors in ranks."""
     found = []
     for number, (measurement, made) in enumerate(zip(measurements, compiled, strict=True)):
         told = (_typical(output, measurement, made, number) for output in made.outputs if output.bases)

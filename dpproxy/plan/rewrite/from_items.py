@@ -19,7 +19,7 @@ Meanings = dict[str, exp.Expr]
 
 
 def meets_each_row(join: exp.Join) -> bool:
-    """Whether every row meets all there is beside it: a comma, CROSS JOIN, or JOIN ... ON TRUE."""
+    """Whether every row meets all other items: a comma, CROSS JOIN, or JOIN ... ON TRUE."""
     on = join.args.get("on")
     true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
     return true and not join.args.get("using") and (join.side or "").upper() in ("", "LEFT") and not join.method

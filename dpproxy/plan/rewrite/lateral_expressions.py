@@ -90,7 +90,7 @@ def _list(item: exp.Expr) -> list[list[exp.Expr]] | None:
 
 
 def _numbered(alias: str, names: Sequence[str], rows: Sequence[Sequence[exp.Expr]]) -> tuple[exp.Expr, Meanings]:
-    """A list of numbers, with the columns that are constants beside them, and what the other columns are."""
+    """A list of numbers, with the columns of constants, and what the other columns are."""
     constant = [i for i in range(len(names)) if all(isinstance(row[i], exp.Literal) for row in rows)]
     number = exp.column(exp.to_identifier(NUMBER), table=exp.to_identifier(alias, quoted=True))
     cells = [
