@@ -46,7 +46,7 @@ if main.__spec__ is None and not hasattr(main, "__file__"):
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = (
     "plan/test_exactness.py", "plan/test_sensitivity.py", "engines/test_postgres.py", "serve/test_processes.py", "golden/test_golden.py",
-    "test_cli.py", "plan/outer/test_quantile_ends.py", "serve/test_data_epochs.py", "facade/test_account.py",
+    "test_cli.py", "plan/intervals/test_quantile_ends.py", "serve/test_data_epochs.py", "facade/test_account.py",
     "corpus/test_corpus_plans.py", "test_bookkeeping.py", "plan/test_ids.py", "serve/test_reload.py", "reuse/test_lookup.py",
     "scripts/test_scripts.py", "plan/properties/test_facts.py", "plan/test_types.py", "plan/properties/test_key_domains.py",
     "plan/test_effort.py", "session/test_transcripts.py", "session/test_timeouts.py", "facade/test_server.py",

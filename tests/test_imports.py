@@ -250,7 +250,7 @@ def test_and_leaves_the_rest_alone(module: str, imported: str) -> None:
 
 def test_late_imports_are_imports() -> None:
     assert "dpproxy.serve.serve_command" in imports()["dpproxy.cli"]
-    assert "dpproxy.authoring.checking" in imports()["dpproxy.authoring.app"]
+    assert "dpproxy.authoring.check_command" in imports()["dpproxy.authoring.app"]
 
 
 def test_circles_are_found() -> None:

@@ -22,6 +22,8 @@ COMMON: Final[Mapping[str, str]] = {
 """Fields of every line."""
 
 FIELDS: Final[Mapping[str, str]] = {
+    "megabytes": "of the facade's disk",
+    "sessions": "how many sessions of the role were ended",
     "action": "what was done: reload, drain, pause, resume, cancel, grant, clock, console login, console token",
     "after_charge": "true where a charge stands",
     "address": "the client's address, without its port; empty for a unix socket",

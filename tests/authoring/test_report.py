@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dpproxy.authoring.checking import PRIVATE, as_json, as_sarif, line
+from dpproxy.authoring.check_command import PRIVATE, as_json, as_sarif, line
 from dpproxy.policy.problems import Problem
 
 WRONG = Problem("shop.yaml", 3, 5, "no table `order`", "did you mean `orders`?", "unknown-table")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.amounts import MICRO
-from dpproxy.authoring.trials import QUIET, UNREACHED, Variant, asker, varied
+from dpproxy.authoring.trials import QUIET_EPSILON, UNREACHED, Variant, asker, varied
 from dpproxy.policy.load import load_text
 from dpproxy.policy.model import Bounds, DuckDBBackend, Policy
 from dpproxy.policy.people import make_verifier
@@ -36,7 +36,7 @@ def test_as_it_is_but_for_budgets_and_people() -> None:
 
 def test_without_noise() -> None:
     made = policy_of(Variant("quiet", quiet=True))
-    assert {(r.query.epsilon, r.min_units) for r in made.roles.values()} == {(QUIET * MICRO, 1)}
+    assert {(r.query.epsilon, r.min_units) for r in made.roles.values()} == {(QUIET_EPSILON * MICRO, 1)}
 
 
 @pytest.mark.parametrize(

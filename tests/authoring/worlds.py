@@ -10,7 +10,8 @@ from typing import Any
 import duckdb
 from ruamel.yaml import YAML
 
-from dpproxy.authoring.checking import Depth, findings, line
+from dpproxy.authoring.check_command import line
+from dpproxy.authoring.checking import Depth, findings
 from dpproxy.policy.people import make_verifier
 
 HERE = Path(__file__).parent

@@ -38,7 +38,7 @@ ACCOUNTS = [("role", "r0"), ("role", "r1"), ("user", "ada"), ("dataset", "shop")
 def checkpoints(patch: pytest.MonkeyPatch, every: int) -> None:
     """Let writers and readers have a checkpoint after so many entries."""
     for module in ("transaction", "chains"):
-        patch.setattr(f"dpproxy.budget.{module}.CHECKPOINT_EVERY", every)
+        patch.setattr(f"dpproxy.ledger.{module}.CHECKPOINT_EVERY", every)
 
 
 @pytest.fixture(autouse=True)

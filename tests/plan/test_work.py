@@ -115,7 +115,7 @@ def test_work_of_very_many_statements(
 def _the_planner_adds_nothing(patch: pytest.MonkeyPatch) -> None:
     """What a subquery goes through for each row around it was taken for no more than the rows around it, or its own."""
     times = Cost.times
-    patch.setattr(Cost, "times", lambda self, flow: replace(times(self, flow), power=max(self.power, flow.power)))
+    patch.setattr(Cost, "times", lambda self, flow: replace(times(self, flow), power=max(self.power, flow.power), rows=1))
 
 
 def _the_kernel_counts_a_subquery_once(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from dpproxy.plan.operations.units import DAY_MICROS, start_of
 from dpproxy.sql.types import INTEGERS, TIMES
 from dpproxy.tree.expr import Expr, Lit
 
-MICRO = dt.timedelta(microseconds=1)
+MICROSECOND = dt.timedelta(microseconds=1)
 Interval = tuple[int, int, int]
 """Months, days, microseconds."""
 
@@ -55,7 +55,7 @@ def shifted(sign: int) -> FoldRule:
         if stamp is None or span is None:
             return None
         months, days, micros = (sign * part for part in span)
-        return literal(type_, _months_later(stamp, months) + dt.timedelta(days=days) + micros * MICRO)
+        return literal(type_, _months_later(stamp, months) + dt.timedelta(days=days) + micros * MICROSECOND)
 
     return rule
 
@@ -87,7 +87,7 @@ def time_between(_: str, literals: Sequence[Lit]) -> Lit | None:
     later, earlier = stamp_of(literals[0]), stamp_of(literals[1])
     if later is None or earlier is None:
         return None
-    micros = (later - earlier) // MICRO
+    micros = (later - earlier) // MICROSECOND
     days, rest = divmod(abs(micros), DAY_MICROS)
     sign = 1 if micros >= 0 else -1
     return Lit("interval", f"0 {sign * days} {sign * rest}")
