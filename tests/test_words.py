@@ -20,12 +20,12 @@ FILLERS = re.compile(r"(Is|Are|Says|Holds|This is|These are|Has)\b")
 TWICE = re.compile(r"\b(is told|are told|who asks|beside|weighs? at most)\b")
 """Words of the house's own dialect, in the first line of a docstring."""
 MOST_WORDS = 40
+FOLDERS = ("docs/tutorial", "docs/concepts")
 PAGES = (
     "README.md",
     "docs/limits.md",
-    *(f"docs/{path.parent.name}/{path.name}" for path in sorted(ROOT.glob("docs/tutorial/*.md"))),
+    *(path.relative_to(ROOT).as_posix() for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.md"))),
 )
-PAGES = (*PAGES, *(f"docs/concepts/{path.name}" for path in sorted(ROOT.glob("docs/concepts/*.md"))))
 
 
 def is_filler(doc: str) -> bool:

@@ -5,7 +5,7 @@ Knows: rows of the catalogue, constants whose type the statement leaves open. Mu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dpproxy.plan.functions.literals import check_count, coerce
 from dpproxy.plan.operations.operation import Like, Operation
@@ -37,18 +37,20 @@ def _result(row: Operation, operands: Sequence[Expr]) -> str:
     return "float8" if row.result is Like.FRACTION and type_ in INTEGERS else type_
 
 
-def text(value: Expr, what: str) -> Expr:
-    value = coerce(value, "text")
-    if value.type not in (*TEXTS, "unknown"):
+def _of(value: Expr, what: str, unknown: str, types: Collection[str]) -> Expr:
+    """An operand of one of these types; a constant of unknown type is taken to be of type `unknown`."""
+    value = coerce(value, unknown)
+    if value.type not in types:
         raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
     return value
+
+
+def text(value: Expr, what: str) -> Expr:
+    return _of(value, what, "text", (*TEXTS, "unknown"))
 
 
 def number(value: Expr, what: str) -> Expr:
-    value = coerce(value, "float8")
-    if value.type not in NUMBERS:
-        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
-    return value
+    return _of(value, what, "float8", NUMBERS)
 
 
 def float_number(value: Expr, what: str) -> Expr:
@@ -57,10 +59,7 @@ def float_number(value: Expr, what: str) -> Expr:
 
 
 def whole_number(value: Expr, what: str) -> Expr:
-    value = coerce(value, "int4")
-    if value.type not in INTEGERS:
-        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
-    return value
+    return _of(value, what, "int4", INTEGERS)
 
 
 def whole(value: Expr, what: str) -> Expr:
@@ -71,10 +70,7 @@ def whole(value: Expr, what: str) -> Expr:
 
 def moment(value: Expr, what: str) -> Expr:
     """Return a date or timestamp as it is."""
-    value = coerce(value, "timestamp")
-    if value.type not in TIMES:
-        raise unsupported(f"{what} of {value.type}", OTHER_TYPE)
-    return value
+    return _of(value, what, "timestamp", TIMES)
 
 
 def timestamp(value: Expr, what: str) -> Expr:
