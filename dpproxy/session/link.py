@@ -137,7 +137,8 @@ class FacadeLink(asyncio.Protocol):
             self._receive(data)
             return
         self._left += data
-        self._look_through()
+        if self._pause is None:  # what was read before reading was paused waits with the rest
+            self._look_through()
 
     def _look_through(self) -> None:
         """As many of the bytes as others can wait for: a read may hold forty thousand replies, and one follows another as long as

@@ -215,6 +215,19 @@ async def test_many_replies_let_others_have_the_loop_between(monkeypatch: pytest
     assert client.account.fresh == pytest.approx(len(replies) / link_module.PORTION * 0.0009, rel=0.03)
 
 
+async def test_what_arrives_in_a_pause_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client()
+    link, _, later = flooded(monkeypatch, client)
+    replies = back.ready_for_query("I") * 40_000
+    link.data_received(replies)
+    seen = len(client.sent)
+    link.data_received(replies)
+    assert (len(later), len(client.sent)) == (1, seen)
+    while later:
+        later.pop()[1]()
+    assert client.sent == replies * 2
+
+
 async def test_a_facade_that_ends_is_heard_to_its_last_word(monkeypatch: pytest.MonkeyPatch) -> None:
     client = Client()
     link, _, later = flooded(monkeypatch, client)
