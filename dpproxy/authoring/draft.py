@@ -1,9 +1,9 @@
 """A first policy for a described schema: what can be told from names, types, keys and constraints, and a TODO for the rest.
 
 Knows: catalogs, what a schema says of values, the decisions that a person has made already. Must not know: engines, rows,
-terminals; a draft is a pure function. It is careful where it guesses: a table is public only when nothing in it is named like a
-person's, columns named so are hidden, and no range or value comes from the data unless the owner allotted epsilon for it
-(`authoring.paid_session`).
+terminals; a draft is a pure function. It is careful where it guesses: a table is private by a path to the unit,
+public when the author names it, and left out otherwise. Columns named like a person's are hidden. No range or value comes from
+the data unless the owner allotted epsilon for it (`authoring.paid_session`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from dpproxy.authoring.evidence import evidence
 from dpproxy.authoring.schema_facts import Facts, Link, Place, bare, called_like, links, named_key, own_key, singular
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
@@ -230,7 +231,7 @@ class _Draft:
             return "key", ""
         other = self._referred(table, column)
         if other is not None:
-            return f"{{ references: {scalar(_dotted(other))} }}", "a row of the same unit"
+            return f"{{ references: {scalar(_dotted(other))} }}", self._of_whom(link, other)
         if place in decisions.keys:
             return "key", ""
         named = next((k.target for k in table.foreign_keys if k.columns == (name,) and k.target not in self._links), None)
@@ -245,6 +246,14 @@ class _Draft:
         if place not in decisions.shown and doubts.free_text(name):
             return "hidden", "TODO named like free text"
         return None
+
+    def _of_whom(self, link: Link, other: Column) -> str:
+        """A comment on a reference: to a row of the same unit, or, by a second reference to the unit's key, of somebody else."""
+        own = (link.target, link.target_column) if link.target is not None else self._decisions.unit
+        if other != own:
+            return "a row of the same unit"
+        who = self._decisions.unit_name
+        return f"TODO may name a second {who}, who is not protected by this row: leave the table out, or know it"
 
     def _referred(self, table: CatalogTable, column: CatalogColumn) -> Column | None:
         """The key of another private table that a column refers to, by a foreign key or by its name. To be wrong here costs
@@ -309,12 +318,13 @@ class _Draft:
         if table.name in self._decisions.public:
             yield f"  {name}: {{ public: true }}"
             return
-        personal = [c.name for c in table.columns if doubts.personal(c.name)]
-        if table.name in self._decisions.left_out or personal or doubts.of_people(table.name.name):
-            why = f" (`{personal[0]}`)" if personal else ""
-            yield f"  # {name}: TODO left out, as it has no path to the unit and may be about people{why}; or `public: true`"
+        if table.name in self._decisions.left_out:
+            yield f"  # {name}: left out"
             return
-        yield f"  {name}: {{ public: true }}  # TODO no path to the unit: is nothing in it about people?"
+        signs = evidence(self._catalog, frozenset(self._links), self._decisions.unit, table)
+        why = f" ({signs[0]})" if signs else ""
+        yield f"  # {name}: TODO left out, as nothing proves whose rows it holds{why}"
+        yield f"  #   write its `unit`; or `{name}: {{ public: true }}`, if no row is about a person"
 
 
 def _ends_of(known: Facts, grid: str) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpproxy.amounts import ATTO
+from dpproxy.authoring.evidence import Overlap, overlaps
 from dpproxy.engines import literal
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
@@ -42,7 +43,9 @@ def questions(loaded: Loaded, catalog: Catalog, dialect: Dialect) -> tuple[Quest
     """Return what is to be counted. The policy must fit the catalog (run `check.check` first)."""
     here = _Counts(loaded, catalog, dialect)
     private = [t for t in loaded.policy.tables.values() if not t.public]
-    return (*here.units(), *(q for table in private for q in here.table(table)))
+    public = [t for t in loaded.policy.tables.values() if t.public and not t.reviewed]
+    shown = (q for table in public for q in here.shown(table))
+    return (*here.units(), *(q for table in private for q in here.table(table)), *shown)
 
 
 def percent(part: int, whole: int) -> str:
@@ -91,6 +94,29 @@ class _Counts:
                 yield self._undeclared(table, column, shape)
             elif column.range is not None:
                 yield self._beyond(table, column, shape)
+
+    def shown(self, table: TablePolicy) -> Iterator[Question]:
+        """Ids of people in a public table."""
+        policy = self.loaded.policy
+        private = {t.name: t for t in policy.tables.values() if not t.public}
+        unit = (policy.unit_table, policy.unit_column)
+        ids = {unit} | {(t.name, c.name) for t in private.values() for c in t.columns.values() if c.role is ColumnRole.KEY}
+        hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
+        for each in overlaps(self.catalog, private.keys(), unit, ids, self.catalog.tables[table.name], self.dialect):
+            if each.column[1] not in hidden:
+                yield self._overlap(table, each)
+
+    def _overlap(self, table: TablePolicy, each: Overlap) -> Question:
+        def told(found: Numbers) -> Problem | None:
+            if not each.holds_ids(found):
+                return None
+            column, (owner, key) = each.column[1], each.ids
+            what = f"{percent(found[1], found[0])} of the values of `{column}` of public table `{table.name}` are ids of people"
+            what += f" or their rows (`{owner}.{key}`): everybody may see them"
+            fix = 'give it a `unit`, leave it out, hide the column, or write `public: { reviewed: "date by name" }`'
+            return self._problem(("tables", str(table.name)), what, fix, "data-public-ids")
+
+        return Question(each.queries, told)
 
     def _source(self, table: TablePolicy, path: UnitPath) -> tuple[str, str]:
         """(FROM with the path to the unit, the unit's column)."""

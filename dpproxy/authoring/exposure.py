@@ -174,6 +174,9 @@ def _table(where: str, old: TablePolicy | None, new: TablePolicy | None) -> Iter
         what = "is public now: all its rows are shown" if new.public else "is private now"
         yield Change(_side(new.public), where, what)
         return
+    if old.reviewed != new.reviewed:
+        what = f"is about nobody, by a review: {new.reviewed}" if new.reviewed else "is on record as about nobody no more"
+        yield Change(Direction.OTHER, f"{where}.public", what)
     if old.unit != new.unit:
         yield Change(
             Direction.MORE, f"{where}.unit", "rows belong to their unit by another column or path: check that it is right"

@@ -1,7 +1,8 @@
 """`dpproxy policy init`: from a source of data to a first policy, a user, and what to type next.
 
 Knows: the terminal, files, the order of steps. Must not know: how a draft is made. It asks when a terminal is there and
-takes flags otherwise; whatever nobody said becomes a TODO. The password is drawn here, printed once and kept nowhere.
+takes flags otherwise; whatever nobody said becomes a TODO. A table is public only when `--public` or a yes says so. The password
+is drawn here, printed once and kept nowhere.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +23,7 @@ import typer
 
 from dpproxy import postgres_connections
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
+from dpproxy.authoring.evidence import evidence
 from dpproxy.authoring.paid_session import Draft, measurements
 from dpproxy.authoring.schema_facts import DUCKDB, POSTGRES, Facts, Place, links, read_facts
 from dpproxy.authoring.yaml_text import scalar
@@ -200,15 +202,20 @@ def _decisions(
         noun = typer.prompt("What is one of them called?", default=unit_name(place)) if ask else unit_name(place)
     chosen = _tables(catalog, public)
     private = links(catalog, place)
+    gone = _tables(catalog, left_out)
     if ask:
         for name in catalog.tables:
-            if (
-                name not in private
-                and name not in chosen
-                and typer.confirm(f"Is nothing in `{name}` about people?", default=False)
-            ):
+            decided = name in private or name in chosen or name in gone
+            if not decided and _shown_to_all(catalog, private.keys(), place, name):
                 chosen |= {name}
-    return Decisions(place, noun, public=chosen, left_out=_tables(catalog, left_out))
+    return Decisions(place, noun, public=chosen, left_out=gone)
+
+
+def _shown_to_all(catalog: Catalog, private: Set[TableName], unit: Column, name: TableName) -> bool:
+    """Ask whether everybody may see a table that has no path to the unit. Anything but yes leaves it out."""
+    signs = evidence(catalog, private, unit, catalog.tables[name])
+    print(f"`{name}` has no path to {_dotted(unit)}" + (": " + "; ".join(signs[:3]) if signs else ""))
+    return typer.confirm("  May everybody see every row of it? No leaves it out", default=False)
 
 
 def _tables(catalog: Catalog, texts: Sequence[str]) -> frozenset[TableName]:
@@ -240,5 +247,5 @@ def _told(text: str, out: Path, described: Described, frame: Frame, password: st
     print(f"user {frame.user}, password {password} (printed this once)")
     print("next:")
     print(f"  dpproxy policy check {out}")
-    print(f"  dpproxy serve {out}")
+    print(f"  dpproxy serve --draft {out}    # this machine alone; without --draft once no TODO is left")
     print(f"  dpproxy psql 'host=127.0.0.1 port=6432 user={frame.user} dbname={frame.dataset}'")

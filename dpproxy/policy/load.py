@@ -28,7 +28,7 @@ from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.references import Secrets
 from dpproxy.policy.tables import read_tables
 from dpproxy.policy.tree import Mapping as Entries
-from dpproxy.policy.tree import Node, Scalar, parse
+from dpproxy.policy.tree import Node, Scalar, open_decisions, parse
 from dpproxy.table_terms import TableName
 
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
@@ -81,6 +81,12 @@ def read_text(text: str, name: str, base: Path, env: Mapping[str, str] | None = 
     policy = _policy(reader, whole.root, secrets)
     if policy is None or any(problem.severity == "error" for problem in reader.problems):
         raise PolicyError(reader.problems)
+    written = [("", text), *((str(file), each) for file, each in zip(whole.files, whole.texts, strict=True))]
+    for at, says in (found for file, each in written for found in open_decisions(each, file)):
+        what = f"an open decision: {says}" if says else "an open decision"
+        reader.problem(
+            at, what, "decide, and remove the TODO; `serve --draft` serves this machine alone until then", "open-decision"
+        )
     policy = replace(policy, digest=digest_of(text + "".join(whole.texts)))
     return Loaded(policy, name, reader.positions, tuple(reader.problems), whole.files)
 

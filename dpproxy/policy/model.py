@@ -85,7 +85,8 @@ class TablePolicy:
     plain in a public one.
 
     `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
-    values together are those of one row at most (checked likewise)."""
+    values together are those of one row at most (checked likewise). `reviewed`: when, and by whom, a public table was found to be
+    about nobody; empty where nobody says so."""
 
     name: TableName
     unit: UnitPath | None
@@ -93,6 +94,7 @@ class TablePolicy:
     bounds: Bounds
     columns: Mapping[str, ColumnPolicy]
     keys: tuple[tuple[str, ...], ...] = ()
+    reviewed: str = ""
 
     @property
     def public(self) -> bool:

@@ -26,7 +26,7 @@ from dpproxy.policy.key_types import (
 )
 from dpproxy.policy.model import AccelerateMode, Mechanism, Previews
 from dpproxy.policy.people_keys import BUDGET, QUERY, ROLE, USER
-from dpproxy.policy.table_keys import BOUNDS, COLUMN, TABLE, VIA, WHOLE_BOUNDS
+from dpproxy.policy.table_keys import BOUNDS, COLUMN, REVIEW, TABLE, VIA, WHOLE_BOUNDS
 
 _WINDOW = {"epsilon": 10, "delta": 1e-6, "every": "month"}
 
@@ -294,6 +294,7 @@ PARTS = (
     PRIVACY_UNIT,
     BUDGET,
     TABLE,
+    REVIEW,
     VIA,
     BOUNDS,
     WHOLE_BOUNDS,

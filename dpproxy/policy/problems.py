@@ -32,9 +32,10 @@ Code = Literal[
     "too-large", "type-mismatch", "unit-key", "unit-path", "unknown-column", "unknown-key", "unknown-role", "unknown-table",
     "unreadable-file", "values", "version", "view", "wrong-type", "yaml", "yaml-feature",
     "constant-bounds", "greedy-query", "greedy-role", "high-delta", "no-delta", "no-range", "no-users", "nullable-unit",
+    "open-decision",
     "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
-    "unkept-key", "unreachable", "unused-role", "whole-budget",
-    "data-beyond-range", "data-cut", "data-null-unit", "data-small", "data-undeclared",
+    "second-unit", "unkept-key", "unreachable", "unused-role", "whole-budget",
+    "data-beyond-range", "data-cut", "data-null-unit", "data-public-ids", "data-small", "data-undeclared",
 ]  # fmt: skip
 
 
@@ -91,11 +92,13 @@ CODES: Mapping[Code, Kind] = {
     "no-range": Kind("warning", "A number or date without a range can be counted, and not added up."),
     "no-users": Kind("warning", "Nobody can log in."),
     "nullable-unit": Kind("note", "Rows without a unit are left out of every answer."),
+    "open-decision": Kind("warning", "A comment says TODO: nobody has decided yet."),
     "personal-column": Kind("warning", "A column that is named like a person's is shown."),
     "personal-table": Kind("warning", "A public table that is named, or has a key, like one about people."),
     "unseen-rows": Kind("warning", "Which rows a table has is decided where dpproxy cannot see it."),
     "secret-in-clear": Kind("warning", "A secret stands in the policy itself."),
     "shared-data": Kind("warning", "Two policies over one database: their budgets do not add up."),
+    "second-unit": Kind("warning", "Rows name two units, and only one of them is protected."),
     "unit-not-listed": Kind("note", "The column that names the unit is hidden, and can be neither counted nor joined on."),
     "unkept-key": Kind("note", "No key of the database keeps its rows as the policy says: they are looked at again and again."),
     "unreachable": Kind("warning", "A table or column that no query of any role can use."),
@@ -104,6 +107,7 @@ CODES: Mapping[Code, Kind] = {
     "data-beyond-range": Kind("warning", "Values of the data lie beyond the declared range.", True),
     "data-cut": Kind("warning", "Bounds cut rows or groups of people in the data.", True),
     "data-null-unit": Kind("warning", "Rows of the data belong to nobody.", True),
+    "data-public-ids": Kind("error", "A public table holds ids of people in the data.", True),
     "data-small": Kind("warning", "Delta is not far below one in the number of people in the data.", True),
     "data-undeclared": Kind("warning", "Values of the data are not among those declared.", True),
 }

@@ -30,8 +30,8 @@ TABLE = Part(
     heading="A table",
     keys={
         "public": PolicyKey(
-            "true: no person's data; shown as it is. Such a table has no unit.",
-            FLAG,
+            "true, or a review: no person's data; shown as it is. Such a table has no unit.",
+            {"anyOf": [FLAG, part_ref("review")]},
             "Its rows are shown without noise or charge: never a table about people.",
             True,
         ),
@@ -64,6 +64,21 @@ TABLE = Part(
             named(part_ref("column")),
             "A private column that is not listed does not exist for analysts.",
             {"region": {}},
+        ),
+    },
+)
+
+REVIEW = Part(
+    name="review",
+    title="a review of a public table",
+    heading="`public`, with a review",
+    keys={
+        "reviewed": PolicyKey(
+            "When, and by whom, the table was found to be about nobody.",
+            TEXT,
+            "`policy check` then no longer doubts it. Columns that share values with people's ids are shown to everybody.",
+            "2026-11-28 by Ada",
+            required=True,
         ),
     },
 )

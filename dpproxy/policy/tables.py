@@ -15,7 +15,7 @@ from dpproxy.policy.columns import read_columns
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePolicy, UnitPath
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
-from dpproxy.policy.table_keys import BOUNDS, TABLE, VIA, WHOLE_BOUNDS
+from dpproxy.policy.table_keys import BOUNDS, REVIEW, TABLE, VIA, WHOLE_BOUNDS
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 from dpproxy.table_terms import TableName
 
@@ -39,6 +39,7 @@ class _Draft:
     bounds_at: Mark | None
     columns: Entries[str, ColumnPolicy]
     keys: tuple[tuple[str, ...], ...]
+    reviewed: str = ""
 
 
 def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] | None) -> dict[TableName, TablePolicy]:
@@ -67,14 +68,14 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     keys = reader.mapping(node, TABLE)
     if keys is None:
         return None
-    public = reader.flag(keys["public"], "public") if "public" in keys else False
+    public, reviewed = _public(reader, keys["public"]) if "public" in keys else (False, "")
     columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), bool(public))
     if public:
         for key in ("unit", "unique", "keys", "bounds"):
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
-        return _Draft(name, at, True, None, None, at, None, None, None, columns, ())
+        return _Draft(name, at, True, None, None, at, None, None, None, columns, (), reviewed)
     if "unit" not in keys and public is False:  # None: `public` was no flag, and that is said already
         fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
         reader.problem(at, f"table `{name}` does not say whose rows it holds", fix, "no-unit")
@@ -87,6 +88,15 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     reader.positions["bounds", str(name)] = bounds_at or at
     listed = _keys(reader, name, keys["keys"], columns) if "keys" in keys else ()
     return _Draft(name, at, False, column, via, unit_at, unique, bounds, bounds_at, columns, listed)
+
+
+def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
+    """Return whether a table is public, and the review that says so; None where it is neither."""
+    if not isinstance(node, Mapping):
+        return reader.flag(node, "public"), ""
+    keys = reader.mapping(node, REVIEW) or {}
+    reviewed = reader.text(keys["reviewed"], "reviewed") if "reviewed" in keys else None
+    return True, reviewed or ""
 
 
 def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str] | None]:
@@ -165,7 +175,7 @@ def _bounds(reader: Reader, node: Node) -> Bounds | None:
 
 def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None) -> TablePolicy:
     if draft.public:
-        return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns)
+        return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns, reviewed=draft.reviewed)
     path = _path(reader, draft, drafts)
     if path is None:  # said already; what follows from the path would only echo it
         return TablePolicy(draft.name, UnitPath(""), True, ONE, draft.columns)

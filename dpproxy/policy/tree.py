@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from collections.abc import Sequence as Series
 from dataclasses import dataclass, field
+from typing import Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -86,6 +87,18 @@ def parse(text: str, file: str, included: bool = False) -> Node:
 def _events(text: str) -> Iterator[Event]:
     events: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
     return events
+
+
+OPEN: Final = "TODO"
+"""In a comment: a decision that nobody has made yet."""
+
+
+def open_decisions(text: str, file: str = "") -> Iterator[tuple[Mark, str]]:
+    """Yield each comment of a YAML text that says TODO, with its place and what it says. `file`: that of an included text."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in _QUOTED.finditer(line) if OPEN in line else ():
+            if found[0].startswith("#") and OPEN in found[0]:
+                yield Mark(number, found.start() + 1, file), found[0].partition(OPEN)[2].strip(" :")
 
 
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"\\]|\\.)*\"|(?<!\S)#.*")

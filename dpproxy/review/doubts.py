@@ -236,6 +236,7 @@ class _Doubts:
             yield from self._bounds(table)
             yield from self._nullable(table)
             yield from self._own(table)
+            yield from self._second(table)
             for column in table.columns.values():
                 yield from self._column(table, column)
 
@@ -248,8 +249,11 @@ class _Doubts:
         yield self._at([("tables", str(table.name))], what, fix, "unreachable")
 
     def _public(self, table: TablePolicy) -> Iterator[Problem]:
+        if table.reviewed:
+            return
         place = ("tables", str(table.name))
         shape = self._shape(table.name)
+        yield from self._refers(table, shape)
         hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
         shown = [c.name for c in shape.columns] if shape else list(table.columns)
         unit = self.loaded.policy.unit_column
@@ -262,6 +266,36 @@ class _Doubts:
                 yield self._at(
                     [(*place, name), place], what, f"write `{written(name)}: hidden`, unless it is nobody's", "personal-column"
                 )
+
+    def _refers(self, table: TablePolicy, shape: CatalogTable | None) -> Iterator[Problem]:
+        """Doubts of a public table with a foreign key to a private one, or with a column named like a private table's key."""
+        tables = self.loaded.policy.tables
+        place = ("tables", str(table.name))
+        fix = 'give it a `unit`, or write `public: { reviewed: "date by name" }` where its rows are about nobody'
+        keys = {name.columns[0]: name.target for name in shape.foreign_keys} if shape is not None else {}
+        hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
+        for column, target in keys.items():
+            if target in tables and not tables[target].public and column not in hidden:
+                what = f"public table `{table.name}` refers by `{column}` to `{target}`, whose rows are people's"
+                yield self._at([(*place, column), place], what, fix, "personal-table")
+        for column in (c.name for c in shape.columns) if shape is not None else ():
+            owner = self._ids().get(column)
+            if owner is not None and column not in hidden and column not in keys:
+                what = f"public table `{table.name}` has the column `{column}`, a key of `{owner}`, whose rows are people's"
+                yield self._at([(*place, column), place], what, fix, "personal-table")
+
+    def _ids(self) -> dict[str, TableName]:
+        """Keys of private tables, by name, apart from names that say nothing of a table."""
+        policy = self.loaded.policy
+        return {
+            column.name: table.name
+            for table in policy.tables.values()
+            if not table.public
+            for column in table.columns.values()
+            if column.role is ColumnRole.KEY
+            and column.references is None
+            and column.name not in ("id", "key", "code", policy.unit_column)
+        }
 
     def _bounds(self, table: TablePolicy) -> Iterator[Problem]:
         rows, groups = table.bounds.rows, table.bounds.groups
@@ -281,6 +315,23 @@ class _Doubts:
         if column is not None and column.nullable and first not in shape.primary_key:
             what = f"`{table.name}.{first}` leads to the unit and may be NULL: such rows are in no answer"
             yield self._at([("units", str(table.name))], what, "know it, or make the column NOT NULL", "nullable-unit")
+
+    def _second(self, table: TablePolicy) -> Iterator[Problem]:
+        """Rows that name two units, as payments do: only one of them is protected by a row."""
+        if table.unit is None:
+            return
+        step = table.unit.steps[0] if table.unit.steps else None
+        first = step.column if step is not None else table.unit.column
+        policy, shape = self.loaded.policy, self._shape(table.name)
+        led = (step.target, step.target_column) if step is not None else (policy.unit_table, policy.unit_column)
+        keys = shape.foreign_keys if shape is not None else ()
+        others = {c.name for c in table.columns.values() if c.references == led}
+        others |= {key.columns[0] for key in keys if len(key.columns) == 1 and (key.target, key.target_columns[0]) == led}
+        for column in sorted(others - {first}):
+            unit, place = policy.unit_name, ("tables", str(table.name))
+            what = f"a row of `{table.name}` may name two {unit}s: only that of `{first}` is protected, not that of `{column}`"
+            fix = "leave the table out, or know it: what answers show of the second one has no bound"
+            yield self._at([(*place, column), ("units", str(table.name)), place], what, fix, "second-unit")
 
     def _own(self, table: TablePolicy) -> Iterator[Problem]:
         if table.unit is None or table.unit.steps or table.unit.column in table.columns:

@@ -37,7 +37,8 @@ class Options:
     answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
     `session_limits`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
     policies are read again when their files change. `metrics_token`: what has to be shown for metrics. `console`: where
-    operators' pages are; of several processes the first has them; `console_plain`: without TLS."""
+    operators' pages are; of several processes the first has them; `console_plain`: without TLS. `draft`: policies with open
+    decisions are served, too."""
 
     policies: tuple[Path, ...]
     host: str
@@ -61,3 +62,4 @@ class Options:
     metrics_token: str | None = field(default=None, repr=False)
     console: tuple[str, int] | None = None
     console_plain: bool = False
+    draft: bool = False

@@ -109,7 +109,7 @@ class Running:
         self._number = neighbours.number if neighbours else 0
         salts = derived(secret, "unknown users") if secret else lasting_secret(options.state / UNKNOWN)
         self._server = self._new_server(tls, salts)
-        self._served = ServedPolicies(options.policies, self._datasets, self._opened, self._server, options.drain)
+        self._served = ServedPolicies(options.policies, self._datasets, self._opened, self._server, options.drain, options.draft)
         state = (self._number, self._datasets, self._server, self._ledger, self._tallies, self._pauses, self._served.history)
         self.report = SelfReport(*state, self._served.files, self.stopping.is_set, lines)
         served = (options.state, self._number, self._datasets, self._ledger, named(self._place))

@@ -182,6 +182,9 @@ def serve(
     ] = False,
     log_format: Annotated[str, typer.Option(help="json, or human")] = "json",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error")] = "info",
+    draft: Annotated[
+        bool, typer.Option("--draft", help="serve policies with open decisions (TODO), to this machine alone")
+    ] = False,
     watch: Annotated[bool, typer.Option("--watch", help="read policies again when their files change, as SIGHUP has it")] = False,
 ) -> None:
     """Serve one database per policy file until SIGTERM or Ctrl-C. SIGHUP reads policies and certificates again.
@@ -190,6 +193,8 @@ def serve(
     """
     form, level = _chosen("--log-format", log_format, FORMATS), _chosen("--log-level", log_level, LEVELS)
     host, port = _address(listen)
+    if draft and not tokens.is_local(host):
+        raise ServingError(f"--draft serves this machine alone, and {host} is reached by others: decide what is open first")
     tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
     if require_tls and tls is None:
         raise ServingError("--require-tls needs --tls-cert and --tls-key")
@@ -205,7 +210,7 @@ def serve(
         tokens.check_console(looked_at[0], console_without_tls or tls is not None)
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
     tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token, looked_at)
-    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls)
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls, draft)
     lines = start_log(form, level)
     run(proxy.serve(options, lines=lines) if processes == 1 else supervise(options, processes))
 

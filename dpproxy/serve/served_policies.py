@@ -37,7 +37,8 @@ LOG = structlog.get_logger()
 
 
 class ServedPolicies:
-    """Keeps `datasets`, by name, to what the files say. `opened` makes one ready; `drain`: seconds that statements may take."""
+    """Keeps `datasets`, by name, to what the files say. `opened` makes one ready; `drain`: seconds that statements may take.
+    `draft`: policies with open decisions are served, too."""
 
     def __init__(
         self,
@@ -46,8 +47,10 @@ class ServedPolicies:
         opened: Callable[[Loaded], Awaitable[Dataset]],
         server: Server,
         drain: float,
+        draft: bool = False,
     ) -> None:
         self._files, self._datasets, self._opened, self._server, self._drain = files, datasets, opened, server, drain
+        self._draft = draft
         self._names: dict[Path, str] = {}  # datasets by policy file
         self._included: dict[Path, tuple[Path, ...]] = {}  # the files that a policy file includes
         self.history = {path: PolicyHistory() for path in files}
@@ -64,7 +67,14 @@ class ServedPolicies:
     async def open(self) -> None:
         """Raises PolicyError, BackendError, FacadeError, ServingError."""
         for path in self._files:
-            await self.hold(path, load_file(path))
+            await self.hold(path, self._decided(load_file(path)))
+
+    def _decided(self, loaded: Loaded) -> Loaded:
+        """Return a policy in which nothing is open. Raises PolicyError with what is."""
+        still = [problem for problem in loaded.warnings if problem.code == "open-decision"]
+        if still and not self._draft:
+            raise PolicyError(still)
+        return loaded
 
     async def reload(self) -> None:
         """Read all files again; what was wrong is in their `history`."""
@@ -111,7 +121,7 @@ class ServedPolicies:
     async def _reload(self, path: Path) -> None:
         self.history[path].problem = ""
         try:
-            loaded = load_file(path)
+            loaded = self._decided(load_file(path))
             self._included[path] = loaded.included
             current = self._datasets.get(self._names.get(path, ""))
             if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):

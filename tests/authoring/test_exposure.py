@@ -42,6 +42,7 @@ EDITS = [
     ("unit: id\n", "unit: id\n    keys: [id]\n", Direction.OTHER, "tables.people.keys"),
     ("unit: id\n", "unit: id\n    unique: false\n    bounds: { rows: 2 }\n", Direction.NOISE, "tables.people.unique"),
     ("shops: { public: true }", "shops: { public: true }\n  roads: { public: true }", Direction.MORE, "tables.roads"),
+    ("shops: { public: true }", 'shops: { public: { reviewed: "today by Ada" } }', Direction.OTHER, "tables.shops.public"),
     ("easterners: SELECT id,", "easterners: SELECT region,", Direction.MORE, "views.easterners"),
     ("easterners:", "westerners:", Direction.MORE, "views.westerners"),
     (
@@ -114,7 +115,7 @@ def test_what_exposes_more_comes_first() -> None:
 COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
     "timing_quantum_ms accelerate digest",
-    model.TablePolicy: "name unit one bounds columns keys",
+    model.TablePolicy: "name unit one bounds columns keys reviewed",
     model.ColumnPolicy: "name role values range resolution nulls length references lasts",
     model.Bounds: "rows groups whole",
     model.Role: "name budget query tables min_units temp_tables previews",

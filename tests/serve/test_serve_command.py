@@ -15,6 +15,7 @@ from dpproxy.serve import serve_command
     [
         (["--listen", "nonsense"], "`nonsense` is not HOST:PORT"),
         (["--listen", "host:70000"], "is not HOST:PORT"),
+        (["--draft", "--listen", "0.0.0.0:0"], "--draft serves this machine alone"),
         (["--require-tls"], "--require-tls needs --tls-cert and --tls-key"),
         (["--tls-cert", "a.pem"], "TLS needs both --tls-cert and --tls-key"),
         (["--tls-client-ca", "a.pem"], "TLS needs both"),

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from dpproxy.answers.dataset import Asker
 from dpproxy.backends.base import BackendError
-from dpproxy.policy.problems import PolicyError
+from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.serve.options import ServingError
 from dpproxy.serve.served_policies import same_but_users
 from dpproxy.session.client import ClientSession
@@ -43,6 +43,17 @@ async def test_what_cannot_be_read_leaves_what_was_there(world: World) -> None:
         assert "policy not reloaded" in await world.reload()
     assert world.served["shop"] is before
     assert cast(Engine, before.backend).closed == 0
+
+
+async def test_open_decisions_are_not_served_unless_it_is_a_draft(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (path,) = world.policies
+    open_ = Problem(str(path), 3, 1, "an open decision", "decide", "open-decision")
+    monkeypatch.setattr("dpproxy.serve.served_policies.load_file", lambda path: replace(world.load(path), warnings=(open_,)))
+    world.policies[path] = replace(RULES, timing_quantum_ms=100)
+    assert await world.reload() == ["policy not reloaded"]
+    assert "an open decision" in world.running._served.history[path].problem
+    world.running._served._draft = True
+    assert await world.reload() == ["policy reloaded"]
 
 
 async def test_another_policy_holds_and_the_former_is_closed(world: World) -> None:

@@ -17,6 +17,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.limits.session_limits import State
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy, User
+from dpproxy.policy.problems import Problem
 from dpproxy.serve import proxy, served_policies
 from dpproxy.serve.options import Options
 from dpproxy.serve.proxy import Running
@@ -82,6 +83,7 @@ class World:
 class _Loaded:
     policy: Policy
     included: tuple[Path, ...] = ()
+    warnings: tuple[Problem, ...] = ()
 
 
 @dataclass
