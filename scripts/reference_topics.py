@@ -107,7 +107,7 @@ TOPICS = (
         "never to fail, whatever a row holds: an error, or the lack of one, would tell of a single row. What it does not know, it refuses.",
         "Compute it in a query around the aggregate, where all of PostgreSQL's functions work, or write it with the functions "
         "listed in [SQL](sql.md#functions-below-an-aggregate).",
-        ("plan/bind/", "plan/functions/", "engines/", "plan/properties/", "plan/context.py", "answers/answering.py"),
+        ("plan/bind/", "plan/functions/", "engines/", "plan/properties/", "plan/context.py", "answers/unusable_values.py"),
         ("FEATURE_NOT_SUPPORTED", "UNDEFINED_FUNCTION"),
     ),
     Topic(
@@ -156,5 +156,10 @@ TOPICS = (
     ),
 )  # fmt: skip
 
-TOLD: dict[tuple[str, str], tuple[str, ...]] = {("session/client.py", "<message>"): ()}
+TOLD: dict[tuple[str, str], tuple[str, ...]] = {
+    ("session/client.py", "<message>"): (),
+    ("answers/unusable_values.py", "<error>"): (
+        "more than <most> rows that the statement computes are to be joined with private ones",
+    ),
+}
 """Messages by file and by the name that stands for them in its code, where no code of that file tells them. None: told elsewhere."""

@@ -178,7 +178,7 @@ class AnswerParts:
                 self._inputs[i] = value
             self._evaluated.update(ready)
             values = [value for value, given in zip(self._inputs, self._plan.inputs, strict=True) if not given.rows]
-            check_size([*self._parameters, *values], self._question.asker.role.query.parameter_bytes)
+            check_size(self._parameters, self._question.asker.role.query.parameter_bytes, values)
         await self.spelled.prepare(self._question.dataset.backend.dialect, self._plan.measurements, self.bound())
 
     # what is open

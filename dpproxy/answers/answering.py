@@ -37,8 +37,9 @@ from dpproxy.answers.question import Question, Rehearse
 from dpproxy.answers.standings import AppliedBudget, left, standings
 from dpproxy.answers.statement_end import Grid, incident, internal
 from dpproxy.answers.table_standing import NOT_THERE
+from dpproxy.answers.unusable_values import no_literal
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread
-from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, LOCK_NOT_AVAILABLE, Refusal
+from dpproxy.errors import CANNOT_CONNECT_NOW, LOCK_NOT_AVAILABLE, Refusal
 from dpproxy.ledger.ledger import Standing, amounts
 from dpproxy.mechanisms.noise import Int64
 from dpproxy.plan.intervals.ends import endless_told
@@ -50,6 +51,7 @@ from dpproxy.plan.report.typical_error import typical_errors_told, worst_error
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.reuse.store import Found
+from dpproxy.sql.template import NoLiteral
 
 # What is told beside an answer: what it cost, what is left, how exact it is.
 #
@@ -282,11 +284,8 @@ class Answering:
 
         try:
             queries, first = after(), begun.query.render(values, literal) if begun is not None else None
-        except ValueError as error:
-            told = f"{error} over private tables"
-            raise Refusal(
-                FEATURE_NOT_SUPPORTED, told, hint="Give another value for the parameter, or the parameter another type."
-            ) from None
+        except NoLiteral as error:
+            raise no_literal(error, self._plan.parameters) from None
         return Work(measurement, queries, self._parts.asked(index), first, after)
 
     async def _show_untold(self, fresh: Mapping[int, Work]) -> bool:

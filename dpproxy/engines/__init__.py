@@ -13,10 +13,10 @@ from dpproxy.engines.measured import Source
 from dpproxy.engines.postgres import Postgres
 from dpproxy.engines.relations import Renderer
 from dpproxy.engines.spark import Spark
-from dpproxy.plan.context import MAX_STAGED_ROWS, TOO_MANY_ROWS
+from dpproxy.plan.context import MAX_STAGED_ROWS, too_many_rows
 from dpproxy.plan.functions.literals import NotPlain, typed_literal
 from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
-from dpproxy.sql.template import Dialect
+from dpproxy.sql.template import Dialect, TooManyRows
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS, array_items
 from dpproxy.tree.expr import Lit, Relation
 from dpproxy.tree.measured import DeclaredPart, Statement, rows_of
@@ -85,10 +85,10 @@ MANY_ROWS = 1_000
 
 
 def _rows(spelled: Engine, types: list[str], text: str | None) -> str:
-    """A JSON array of arrays of texts as a FROM item without alias. Raises ValueError when there are too many rows."""
+    """A JSON array of arrays of texts as a FROM item without alias. Raises TooManyRows where the facade says so."""
     rows = json.loads(text) if text is not None else []
-    if rows == TOO_MANY_ROWS or len(rows) > MAX_STAGED_ROWS:
-        raise ValueError(TOO_MANY_ROWS)
+    if isinstance(rows, str) or len(rows) > MAX_STAGED_ROWS:
+        raise TooManyRows(rows if isinstance(rows, str) else too_many_rows(MAX_STAGED_ROWS))
     if not rows:
         nulls = ", ".join(spelled.literal(t, None) for t in types)
         return f"(SELECT {nulls} WHERE FALSE)"

@@ -284,6 +284,7 @@ def _alone(total: m.Total, rows: m.MeasuredRows) -> Reach:
             lo, hi = _held(rows, i)
             if total.distinct and shift:
                 raise Unproven("distinct values with a shift")
+            _check_centre(lo, hi, shift)
             return Reach(min(lo - shift, 0), max(hi - shift, 0))
         case m.NoTotal():
             return Reach(0, 0)
@@ -304,6 +305,13 @@ def _held(rows: m.MeasuredRows, i: int) -> tuple[int, int]:
     if held is None or held.lo > held.hi:
         raise Unproven("a value is added up that nothing holds within bounds")
     return held.lo, held.hi
+
+
+def _check_centre(lo: int, hi: int, shift: int) -> None:
+    """A centre lies among the values, or is 0: then what is left of a value is no longer than values are, and the sum of a unit's
+    rows fits what engines add values up in. About a centre far away it might not, for whoever has many rows."""
+    if not min(lo, 0) <= shift <= max(hi, 0):
+        raise Unproven("values about a centre that is none of them")
 
 
 # --- groups of units
@@ -384,6 +392,7 @@ def _added(groups: m.UnitGroups, i: int) -> m.Added:
     if found is None:
         raise Unproven("a part of a total that is not taken")
     lo, hi = _held(groups.rows, i)
+    _check_centre(lo, hi, found.shift)
     if lo - found.shift < found.lo or hi - found.shift > found.hi:
         raise Unproven("a total of values that are not held within its bounds")
     return found

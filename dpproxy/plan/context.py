@@ -164,4 +164,7 @@ class Counter:
 MAX_STAGED_ROWS = 100_000
 """Rows the facade may hand to a measurement: they become constants of its text."""
 
-TOO_MANY_ROWS = "too many rows are to be joined with private ones"  # what the facade says instead of rows
+
+def too_many_rows(most: int) -> str:
+    """Return what the facade says instead of rows where there are more."""
+    return f"more than {most:,} rows that the statement computes are to be joined with private ones"

@@ -24,15 +24,21 @@ Spell = Callable[[Dialect, str, str | None], str]
 """`plan`'s rendering of a value of a PostgreSQL type as a literal of a dialect."""
 
 
-def check_size(values: Iterable[bytes | str | None], most: int) -> None:
-    """Refuse parameters, or what the facade made of them, that have more bytes together than the policy allows."""
-    if sum(len(value) for value in values if value is not None) > most:
-        raise Refusal(
-            STATEMENT_TOO_COMPLEX,
-            f"the parameters of this statement have more than {most:,} bytes",
-            detail="So many are not looked at for one statement over private tables. Nothing was charged.",
-            hint="Ask for fewer values at a time, or for a range of them: x BETWEEN 1 AND 1000.",
-        )
+def check_size(parameters: Iterable[bytes | str | None], most: int, computed: Iterable[str | None] = ()) -> None:
+    """Refuse a client's parameters, or these and what the facade `computed`, that have more bytes together than the policy
+    allows."""
+    own, what = _bytes(parameters), "the parameters of this statement have"
+    hint = "Ask for fewer values at a time, or for a range of them: x BETWEEN 1 AND 1000."
+    if own <= most:
+        what = "the values that this statement computes, and its parameters, have"
+        hint = "Let its subqueries over public rows give fewer and shorter values."
+    if own + _bytes(computed) > most:
+        detail = "So many are not looked at for one statement over private tables. Nothing was charged."
+        raise Refusal(STATEMENT_TOO_COMPLEX, f"{what} more than {most:,} bytes", detail=detail, hint=hint)
+
+
+def _bytes(values: Iterable[bytes | str | None]) -> int:
+    return sum(len(value) for value in values if value is not None)
 
 
 def holes(value: object) -> Iterator[Param]:

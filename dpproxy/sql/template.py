@@ -36,6 +36,18 @@ class Param:
     type: str
 
 
+class TooManyRows(ValueError):
+    """Rows that the facade was to hand over are more than a measurement takes."""
+
+
+class NoLiteral(ValueError):
+    """The value of `hole` has no literal in the engine; the cause says why."""
+
+    def __init__(self, why: ValueError, hole: Param) -> None:
+        super().__init__(str(why))
+        self.hole = hole
+
+
 @dataclass(frozen=True)
 class Found:
     """Stands for the numbers of groups that were released before the statement runs, each after a comma."""
@@ -60,11 +72,14 @@ class Template:
         found: Sequence[int] = (),
     ) -> str:
         """Return the SQL with its holes filled. `values[i]` is PostgreSQL's text form of parameter i; `literal` is
-        `engines.literal`."""
+        `engines.literal`. Raises NoLiteral for a value that the engine cannot take."""
 
         def text(part: str | Param | Found) -> str:
             if isinstance(part, Param):
-                return literal(self.dialect, part.type, values[part.index])
+                try:
+                    return literal(self.dialect, part.type, values[part.index])
+                except ValueError as error:
+                    raise NoLiteral(error, part) from error
             return part if isinstance(part, str) else "".join(f", {number}" for number in found)
 
         return "".join(map(text, self.parts))

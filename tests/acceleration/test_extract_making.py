@@ -146,6 +146,12 @@ async def test_the_last_one_holds(job: ExtractJob, monkeypatch: pytest.MonkeyPat
     manifest = job.folder.manifest(last)
     assert manifest is not None
     assert (manifest.epoch, manifest.overtaken) == ("version 7 x", True)
+    in_time = replace(asked, epoch="version 7 x", after=last)
+    await asyncio.to_thread(made, in_time)
+    assert in_time.newest() is not None
+    assert asked.newest() is None, "what was made in time ends with its epoch, however long it took"
+    await asyncio.to_thread(made, asked)
+    assert asked.newest() is not None
     monkeypatch.setattr(extract_making, "LEAST_HELD", 0.0)
     monkeypatch.setattr(extract_making, "SHARE", 0)
     assert asked.newest() is None, "the data are of another epoch than they were"

@@ -217,6 +217,7 @@ async def test_a_value_that_the_engine_cannot_take_is_refused_before_the_charge(
     world.dataset = replace(world.dataset, literal=spelled)
     (statement,) = split("SELECT region, count(*) AS n FROM people WHERE id < $1", frozenset({"people"}))
     plan = scripted_plan(statement, world.dataset.policy.roles["analyst"], {"dpproxy.epsilon": "1"}, ("int4",))
-    with pytest.raises(Refusal, match="infinity has no spelling over private tables"):
+    with pytest.raises(Refusal, match="infinity has no spelling over private tables") as refused:
         await world.answering(plan).run(("1",))
+    assert refused.value.hint == "Give another value for $1, or $1 another type."
     assert spent(world.ledger) == 0

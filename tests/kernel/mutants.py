@@ -57,6 +57,7 @@ from dpproxy.tree.measured import (
     Sums,
     TotalCut,
     UnitGroups,
+    ValueSum,
     contributions_of,
     rows_of,
 )
@@ -182,9 +183,20 @@ def _distinct_total(node: DistinctCount | DistinctSum) -> Changed:
         yield "more distinct values in all", replace(node, rows=node.rows * 3)
 
 
+FAR = 2**62
+"""Two of such numbers do not fit 64 bits."""
+
+
 def _added(node: Added) -> Changed:
     yield "totals about another centre", replace(node, shift=node.shift + 7)
+    for far in (FAR, -FAR):  # bounds that fit
+        yield "totals about a far centre", replace(node, lo=node.lo - far, hi=node.hi - far, shift=node.shift + far)
     yield "totals of narrower bounds", replace(node, lo=node.lo // 2, hi=node.hi // 2)
+
+
+def _value_sum(node: ValueSum) -> Changed:
+    for far in (FAR, -FAR):
+        yield "sums about a far centre", replace(node, shift=node.shift + far)
 
 
 def _row_value(node: RowValue) -> Changed:
@@ -487,6 +499,7 @@ OPERATORS: tuple[tuple[Any, Callable[[Any], Changed]], ...] = (
     (Scaled, _scaled),
     (DistinctCount | DistinctSum, _distinct_total),
     (Added, _added),
+    (ValueSum, _value_sum),
     (RowValue, _row_value),
     (Sums, _sums),
     (MeasuredRows, _rows),

@@ -189,6 +189,10 @@ UNBOUNDED: Mapping[str, Statement] = {
     "groups in an order with ties": Sums(Picked(Contributions(GROUPS, (One(),)), 4, Order(7)), (PartSum(0),)),
     "values in an order with ties": sums(None, total=DistinctCount(0, 3, Order(7), 2, 4)),
     "distinct values that nothing holds": sums(None, total=DistinctSum(0, 3, Order(7))),
+    "a number about a centre beyond its bounds": Sums(ALONE, (ValueSum(0, 21),)),
+    "a number about a centre before its bounds": Sums(ALONE, (ValueSum(0, -11),)),
+    "a total about a centre that no value has": sums(None, TotalCut(1, -30, 60), groups=replace(
+        GROUPS, totals=(Counted(1), Added(1, -(2**62) - 15, 15 - 2**62, 2**62)))),
     "distinct values about a centre": Sums(ALONE, (ValueSum(0, 5, distinct=True),)),
     "an answer of what is stored": Written(GROUPS),
     "stored groups that are several of a unit": sums(One(), groups=replace(READ, keys=(0,))),

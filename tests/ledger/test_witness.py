@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import json
+import os
 import shutil
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -268,3 +271,59 @@ class TestPostgres:
 def test_an_anchor_is_for_a_file(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="SQLite"):
         place_of("postgresql://x", tmp_path, tmp_path / "anchor")
+
+
+class TestWitness:
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        return tmp_path / "elsewhere" / "anchor"
+
+    def test_more_closures_are_more_than_a_higher_number(self, path: Path) -> None:
+        """A record that was put back and closed goes on from fewer entries: from then on those are what it must have."""
+        Witness(path, "c", KEY).note(Seen("ledger", 10, b"old", 0))
+        Witness(path, "c", KEY).note(Seen("ledger", 4, b"closed", 1))
+        assert Witness(path, "c", KEY).read() == Seen("ledger", 4, b"closed", 1)
+        Witness(path, "c", KEY).note(Seen("ledger", 12, b"other", 0))
+        assert Witness(path, "c", KEY).read() == Seen("ledger", 4, b"closed", 1)
+
+    @pytest.mark.parametrize("field", ["ledger", "sequence", "hash", "closures", "chain"])
+    def test_nothing_of_it_can_be_changed_without_the_key(self, path: Path, field: str) -> None:
+        Witness(path, "c", KEY).note(Seen("ledger", 10, b"\xaa", 1))
+        data = json.loads(path.read_text())
+        if field != "chain":
+            data[field] = {"ledger": "another", "sequence": 9, "hash": "bb", "closures": 0}[field]
+        path.write_text(json.dumps(data))
+        with pytest.raises(LedgerCorrupt, match="seal"):
+            Witness(path, "d" if field == "chain" else "c", KEY).read()
+
+    def test_its_file_is_its_owners_alone(self, path: Path) -> None:
+        before = os.umask(0)
+        try:
+            Witness(path, "c").note(Seen("ledger", 1, b"\xaa", 0))
+        finally:
+            os.umask(before)
+        assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+
+    def test_a_file_that_was_put_in_place_anew_is_the_one_that_is_written(self, path: Path) -> None:
+        witness = Witness(path, "c")
+        witness.note(Seen("ledger", 1, b"\xaa", 0))
+        os.replace(shutil.copy(path, path.with_name("copy")), path)
+        witness.note(Seen("ledger", 2, b"\xbb", 0))
+        assert Witness(path, "c").read() == Seen("ledger", 2, b"\xbb", 0)
+
+    def test_what_was_noted_is_put_on_the_disk_once(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        synced: list[int] = []
+        monkeypatch.setattr(os, "fsync", synced.append)
+        witness = Witness(path, "c")
+        witness.sync()
+        assert not synced, "nothing was noted"
+        witness.note(Seen("ledger", 1, b"\xaa", 0))
+        witness.sync()
+        witness.sync()
+        assert len(synced) == 1
+        witness.note(Seen("ledger", 1, b"\xaa", 0))
+        witness.sync()
+        assert len(synced) == 1, "nothing is new"
+        witness.note(Seen("ledger", 2, b"\xbb", 0))
+        witness.sync()
+        assert len(synced) == 2

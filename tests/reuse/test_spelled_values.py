@@ -87,5 +87,13 @@ def test_a_long_value_that_cannot_be_spelled_says_so_where_it_is_asked_for() -> 
 def test_parameters_have_so_many_bytes_together_and_no_more() -> None:
     check_size([b"x" * 60, None, "y" * 40], 100)
     with pytest.raises(Refusal, match="more than 100 bytes") as refused:
-        check_size([b"x" * 60, None, "y" * 41], 100)
+        check_size([b"x" * 60, None, "y" * 41], 100, ["z"])
+    assert "the parameters of this statement have more than 100 bytes" in refused.value.message
     assert refused.value.sqlstate == "54001"
+
+
+def test_what_the_facade_computed_is_told_from_parameters() -> None:
+    check_size(["x" * 60], 100, ["y" * 40, None])
+    with pytest.raises(Refusal, match="the values that this statement computes") as refused:
+        check_size(["x" * 60], 100, ["y" * 41])
+    assert "subqueries" in (refused.value.hint or "")

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from dpproxy.plan.context import TOO_MANY_ROWS
+from dpproxy.plan.context import too_many_rows
 from dpproxy.plan.properties.fanout import beside_series
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.trees import contains_aggregate
@@ -39,11 +39,11 @@ def note_bound(formula: exp.Expr, bound: Interval) -> None:
 
 
 def rows_as_json(query: str, names: Sequence[str], cells: str, most: int) -> str:
-    """Write the rows of a query as one value, an array of arrays of `cells`; the text `TOO_MANY_ROWS` when there are more than
+    """Write the rows of a query as one value, an array of arrays of `cells`; the text `too_many_rows` when there are more than
     `most`."""
     rows = f"(SELECT * FROM ({query}) AS dpproxy_all LIMIT {most + 1}) AS dpproxy_rows({', '.join(names)})"
     whole = f"coalesce(json_agg(json_build_array({cells})), '[]')"
-    return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{TOO_MANY_ROWS}'::text) END FROM {rows})"
+    return f"(SELECT CASE WHEN count(*) <= {most} THEN {whole} ELSE to_json('{too_many_rows(most)}'::text) END FROM {rows})"
 
 
 def output_bounds(query: exp.Expr, ctes: Mapping[str, exp.Expr]) -> list[Interval]:

@@ -10,6 +10,7 @@ import pytest
 from dpproxy import engines
 from dpproxy.plan.context import MAX_STAGED_ROWS
 from dpproxy.plan.outer.staged_rows import rows_as_json
+from dpproxy.sql.template import TooManyRows
 
 TYPES = ("int8", "text", "numeric", "float8", "bool", "date", "varchar")
 ROWS: list[list[str | None]] = [
@@ -40,7 +41,7 @@ def test_each_of_many_is_checked() -> None:
     rows = [*ROWS * engines.MANY_ROWS, ["1", "a", "1", "1", "t", "yesterday", ""]]
     with pytest.raises(ValueError, match="type date"):
         given(rows)
-    with pytest.raises(ValueError, match="too many rows"):
+    with pytest.raises(TooManyRows, match="more than 100,000 rows"):
         given([ROWS[1]] * (MAX_STAGED_ROWS + 1))
 
 
@@ -55,5 +56,5 @@ def test_the_facade_hands_over_no_more_than_was_counted_on(rows: int, most: int,
         assert engines.literal("duckdb", "rows(int8)", said)
         assert len(json.loads(said)) == rows
         return
-    with pytest.raises(ValueError, match="too many rows"):
+    with pytest.raises(TooManyRows, match=f"more than {most} rows"):
         engines.literal("duckdb", "rows(int8)", said)
