@@ -184,6 +184,37 @@ async def test_all_tables_are_of_one_moment(job: ExtractJob, server: Scratch) ->
     assert rows(job, "SELECT (SELECT count(*) FROM people), (SELECT count(*) FROM visits)") == [(100, len(NOTES))]
 
 
+async def test_a_partition_that_comes_in_the_middle(job: ExtractJob, server: Scratch) -> None:
+    """Filled and attached behind the snapshot, which has none of its rows: nothing is made of it."""
+    attach = "ALTER TABLE visits ATTACH PARTITION visits_2 FOR VALUES FROM (1000) TO (2000)"
+
+    def come(table: str, part: float) -> None:
+        with psycopg.connect(server.conninfo(), autocommit=True) as owner:
+            if table == "people" and owner.execute("SELECT to_regclass('visits_2')").fetchone() == (None,):
+                owner.execute("CREATE TABLE visits_2 (LIKE visits)")
+                owner.execute("INSERT INTO visits_2 VALUES (1500, 'late', 1)")
+                owner.execute(attach.encode())
+
+    try:
+        with pytest.raises(CopyError, match="tables were replaced while they were read"):
+            await asyncio.to_thread(made, job, come)
+        assert not job.there()
+        await asyncio.to_thread(made, job)
+        assert rows(job, "SELECT count(*) FROM visits") == [(len(NOTES) + 1,)]
+    finally:
+        with psycopg.connect(server.conninfo(), autocommit=True) as owner:
+            owner.execute("DROP TABLE IF EXISTS visits_2")
+
+
+async def test_the_epoch_may_be_told_by_a_table_that_nobody_lists(job: ExtractJob, server: Scratch) -> None:
+    """It is locked as the others are, so that it is of the same snapshot."""
+    with psycopg.connect(server.conninfo(), autocommit=True) as owner:
+        owner.execute("CREATE TABLE marks AS SELECT 9 AS mark; GRANT SELECT ON marks TO reader")
+    asked = replace(job, query="SELECT max(mark) FROM marks", numbered=f"version {NUMBER} x", epoch="version 9 x")
+    await asyncio.to_thread(made, asked)
+    assert asked.there()
+
+
 @pytest.mark.parametrize("trouble", ["disk", "full", "changed", "rows", "away", "grants"])
 async def test_what_goes_wrong_leaves_what_was_there(
     trouble: str, job: ExtractJob, server: Scratch, monkeypatch: pytest.MonkeyPatch

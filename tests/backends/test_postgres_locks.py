@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
+from dpproxy.backends import postgres as postgres_module
 from dpproxy.backends import postgres_snapshot
 from dpproxy.backends.base import BackendError, Locked, Unreadable
 from dpproxy.backends.postgres import Postgres
@@ -36,8 +37,11 @@ CREATE TABLE staging.visits (id int, n int DEFAULT 1);
 CREATE FUNCTION public.all_visits() RETURNS bigint LANGUAGE plpgsql STABLE AS
   $$ BEGIN RETURN (SELECT count(*) FROM public.visits); END $$;
 CREATE VIEW called AS SELECT id, all_visits()::int AS n FROM parent;
+CREATE FUNCTION public.all_kept() RETURNS bigint LANGUAGE plpgsql STABLE AS
+  $$ BEGIN RETURN (SELECT count(*) FROM public.kept); END $$;
+CREATE VIEW called_kept AS SELECT id, all_kept()::int AS n FROM parent;
 GRANT USAGE ON SCHEMA public TO reader; GRANT USAGE ON SCHEMA staging TO reader;
-GRANT SELECT (id, n) ON visits, parts, parent, seen, kept, called, staging.visits TO reader;
+GRANT SELECT (id, n) ON visits, parts, parent, seen, kept, called, called_kept, staging.visits TO reader;
 """
 FILL = "INSERT INTO {} SELECT i FROM generate_series(1, 20) AS i"
 
@@ -204,6 +208,77 @@ async def test_schemas_that_change_their_names(backend: Postgres, owner: psycopg
 async def test_a_table_that_only_a_function_reads(backend: Postgres, owner: psycopg.Connection[Any]) -> None:
     """It is met while the view is read, each time: it may, as long as it is what the snapshot has."""
     assert await measured(backend, "called") == 100
+
+
+@pytest.mark.parametrize(
+    ("view", "load"),
+    [
+        ("called", f"TRUNCATE visits; {FILL.format('visits')}"),
+        ("called_kept", f"{FILL.format('staging.visits')}; {FILL.format('visits')}; REFRESH MATERIALIZED VIEW kept"),
+    ],
+)
+async def test_a_table_that_only_a_function_reads_is_rewritten(
+    view: str, load: str, backend: Postgres, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the snapshot and the reading, the second time: it has been met before, and the snapshot has none of its rows."""
+    begun, whole = [], postgres_module.whole
+
+    async def loaded(*arguments: Any, **more: Any) -> Any:
+        found = await whole(*arguments, **more)
+        begun.append(found)
+        if len(begun) == 2:
+            await found.connection.fetchval("SELECT count(*) FROM pg_class")
+            owner.execute(load.encode())
+        return found
+
+    monkeypatch.setattr(postgres_module, "whole", loaded)
+    assert await measured(backend, view) == 10 * (20 if view == "called" else 30)
+    assert len(begun) == 3
+
+
+async def test_a_table_that_takes_anothers_place_behind_the_snapshot(
+    backend: Postgres, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second connection has its snapshot, and locks a table that was filled and named after it: it begins anew."""
+    tried, briefly = [], postgres_snapshot._briefly
+
+    async def behind(connection: Any, locks: Any) -> Any:
+        tried.append(await connection.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = 'former'"))
+        if len(tried) == 1:
+            with owner.transaction():
+                owner.execute(FILL.format("staging.visits").encode())
+                owner.execute("ALTER SCHEMA public RENAME TO former")
+                owner.execute("ALTER SCHEMA staging RENAME TO public")
+        return await briefly(connection, locks)
+
+    monkeypatch.setattr(postgres_snapshot, "_briefly", behind)
+    try:
+        assert await measured(backend, "visits") == 20
+    finally:
+        owner.execute("ALTER SCHEMA public RENAME TO staging; ALTER SCHEMA former RENAME TO public")
+    assert tried == [0, 1]
+
+
+async def test_who_waits_for_a_loader_is_not_idle(
+    backend: Postgres, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The transaction that is to read is not ended while the other waits for its locks, however soon idle ones are; then it is
+    as others are."""
+    limits, briefly = [], postgres_snapshot._briefly
+
+    async def watched(connection: Any, locks: Any) -> Any:
+        limits.append(await connection.fetchval("SHOW idle_in_transaction_session_timeout"))
+        found = await briefly(connection, locks)
+        limits.append(await connection.fetchval("SHOW idle_in_transaction_session_timeout"))
+        return found
+
+    monkeypatch.setattr(postgres_snapshot, "_briefly", watched)
+    owner.execute("ALTER ROLE reader SET idle_in_transaction_session_timeout = '7min'")
+    try:
+        assert await measured(backend, "visits") == 10
+    finally:
+        owner.execute("ALTER ROLE reader RESET idle_in_transaction_session_timeout")
+    assert limits == ["0", "7min"]
 
 
 async def test_patience_ends(backend: Postgres, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch) -> None:

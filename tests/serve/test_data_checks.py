@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from dpproxy.policy.load import load_file
+from dpproxy.errors import Refusal
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
+from dpproxy.policy.load import load_file, load_text
 from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import PolicyError
-from dpproxy.serve.data_checks import checked_catalog, doubts, fitting_catalog, open_backend
+from dpproxy.serve.data_checks import checked_catalog, doubts, fitting_catalog, live_claims, open_backend
+from dpproxy.table_terms import TableName
 
 GREEDY = """
 version: 1
@@ -81,3 +86,75 @@ async def test_a_role_that_may_spend_what_is_for_all_is_doubtful(tmp_path: Path)
     assert "town.yaml:10:3: role `analyst` alone may spend the whole budget" in str(doubt)
     path.write_text(path.read_text().replace("epsilon: 10, delta: 0, every: m", "epsilon: 9, delta: 0, every: m"))
     assert await told(path) == ()
+
+
+class Opened:
+    """Data that change while they are open, with a key of the catalog or without."""
+
+    state, dialect = "", "postgres"
+
+    def __init__(self, *unique: tuple[str, ...]) -> None:
+        self.unique, self.shared = unique, 0
+
+    async def introspect(self) -> Catalog:
+        columns = {"people": ("id",), "orders": ("pid", "ref"), "items": ("ref",), "notes": ("ref",)}
+        return Catalog({
+            TableName("public", name): CatalogTable(
+                TableName("public", name), ("public", name), tuple(CatalogColumn(c, c, "int4") for c in of),
+                unique=self.unique if name == "orders" else (),
+            )
+            for name, of in columns.items()
+        })  # fmt: skip
+
+    async def violations(self, checks: tuple[str, ...], aside: bool = False) -> tuple[int, ...]:
+        return tuple(self.shared if '"orders"' in check else 0 for check in checks)
+
+
+CHAIN = """
+version: 1
+dataset: shop
+backend: { postgres: "postgresql://reader@db/shop" }
+privacy_unit: { name: person, key: people.id }
+budget: { epsilon: 1, delta: 0, every: never }
+tables:
+  people: { unit: id, columns: { id: unit } }
+  orders: { unit: { via: people.id, column: pid }, bounds: { rows_per_group: 1, groups: 1 }, columns: { pid: unit, ref: key } }
+  items: { unit: { via: orders.ref }, bounds: { rows_per_group: 1, groups: 1 }, columns: { ref: key } }
+  notes: { unit: { via: orders.ref }, bounds: { rows_per_group: 1, groups: 1 }, columns: { ref: key } }
+roles: { analyst: { budget: { epsilon: 1, delta: 0 }, query: { epsilon: 1, max_epsilon: 1 } } }
+users: {}
+"""
+ORDERS, ITEMS, NOTES = (TableName("public", name) for name in ("orders", "items", "notes"))
+
+
+@dataclass
+class Moving:
+    version: int = 1
+
+    async def current(self, now: dt.datetime) -> str:
+        return str(self.version)
+
+
+async def test_whoever_reads_a_table_of_a_claim_waits_for_a_look_at_the_new_epoch() -> None:
+    """Also by a path that is not the first over it."""
+    opened, epoch, policy = Opened(), Moving(), load_text(CHAIN, "shop.yaml", Path("."))
+    for user in (ITEMS, NOTES):
+        opened.shared = 0
+        standing = live_claims(policy, await opened.introspect(), opened, epoch)  # type: ignore[arg-type]
+        await standing.check((ORDERS, user), pytest.fail)
+        opened.shared, epoch.version = 2, epoch.version + 1
+        with pytest.raises(Refusal, match="table orders is closed"):
+            await standing.check((ORDERS, user), pytest.fail)
+        await standing.close()
+
+
+async def test_a_key_that_is_gone_makes_the_data_others() -> None:
+    """Plans were made by it: they are to be made anew, before anything else is measured."""
+    opened, epoch, policy, asked = Opened(("ref",)), Moving(), load_text(CHAIN, "shop.yaml", Path(".")), list[str]()
+    standing = live_claims(policy, await opened.introspect(), opened, epoch)  # type: ignore[arg-type]
+    await standing.check((ORDERS, ITEMS), lambda: asked.append("early"))
+    opened.unique, epoch.version = (), 2
+    with pytest.raises(Refusal, match="have changed"):
+        await standing.check((TableName("public", "people"), ORDERS), lambda: asked.append("anew"))
+    assert asked == ["anew"]
+    await standing.close()

@@ -331,6 +331,40 @@ async def test_an_epoch_that_is_faster_than_extracts(town: Scratch, tmp_path: Pa
     await data.backend.close()
 
 
+@pytest.mark.usefixtures("here")
+async def test_an_extract_holds_for_a_while_whatever_the_epoch(
+    town: Scratch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that making takes a tenth of the time; then the data are read again."""
+    loaded, state, changed = load(tmp_path, town, QUERIED), tmp_path / "state", asyncio.Event()
+    monkeypatch.setattr(extract_making, "SHARE", 10**6)
+    monkeypatch.setattr(extracts, "RETRY", 0.0)
+    data = await open_data(loaded, state)
+    watch, made = data.watch, files(tmp_path)
+    assert watch is not None
+    run(town, "INSERT INTO loads VALUES (2)")
+    moved = extracts._epoch(loaded, extracts.open_backend(loaded), watch._source.shape)
+    assert await watch._looked(moved, changed.set) is None
+    assert (files(tmp_path), changed.is_set()) == (made, False)
+    monkeypatch.setattr(extract_making, "SHARE", 0)
+    assert await watch._looked(moved, changed.set) is None
+    assert changed.is_set()
+    await data.backend.close()
+
+
+@pytest.mark.usefixtures("here")
+async def test_a_view_of_people_is_not_extracted_as_public(town: Scratch, tmp_path: Path) -> None:
+    """In an extract it is a table like any other: what it is made of is known of the database alone."""
+    run(town, "CREATE VIEW shown AS SELECT id AS load FROM people")
+    try:
+        loaded = load(tmp_path, town, "", "  loads: {", "  shown: { public: true }\n  loads: {")
+        with pytest.raises(PolicyError, match="public table `shown` shows rows of private table `people`"):
+            await open_data(loaded, tmp_path / "state")
+        assert files(tmp_path) == []
+    finally:
+        run(town, "DROP VIEW shown")
+
+
 async def test_what_does_not_fit_an_extract(town: Scratch, tmp_path: Path) -> None:
     """A key of `numeric` without places may become another one's."""
     run(town, "ALTER TABLE visits DROP CONSTRAINT visits_person_fkey, ALTER COLUMN person TYPE numeric")
