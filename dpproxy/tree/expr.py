@@ -12,7 +12,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 
-from dpproxy.tree.interval import OPEN, Interval
+from dpproxy.tree.interval import OPEN, Interval, Limited
 
 
 class Taint(IntEnum):
@@ -77,7 +77,8 @@ class Column:
     reason: str = field(default="", compare=False)  # why it is not usable
     nulls: bool = field(default=True, compare=False)  # False: of what is declared of it NULL is no value
     undeclared: bool = field(default=False, compare=False)  # it may hold values that its domain lacks
-    limited: bool = field(default=False, compare=False)  # its bound holds for units of no more rows than count: others exceed it
+    declared: bool = field(default=True, compare=False)  # its bound rests on what a policy says: rows may hold values beyond
+    limited: Limited | None = field(default=None, compare=False)  # where contribution bounds hold it, beyond what `bound` knows
     length: int | None = field(default=None, compare=False)  # of texts: characters at most
     collated: bool = False  # a text with another collation than its database's
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC
@@ -202,8 +203,8 @@ class Agg(Expr):
 
 @dataclass(frozen=True)
 class Win(Expr):
-    """A window function inside one unit. `frame` is one of a fixed list of texts; `rows`: the most rows of a
-    partition."""
+    """A window function inside one unit. `frame` is one of a fixed list of texts; `rows`: how many rows of a partition
+    contribution bounds let count, bounds that are named in `by`. `most`: how many there are at most, None where nothing says."""
 
     name: str
     args: tuple[Expr, ...]
@@ -211,6 +212,8 @@ class Win(Expr):
     order: tuple[tuple[Expr, bool, bool], ...]
     frame: str = ""
     rows: int = 0
+    most: int | None = field(default=None, compare=False)
+    by: tuple[str, ...] = field(default=(), compare=False)
 
 
 NULL = Lit("unknown", None)

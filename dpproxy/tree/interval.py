@@ -46,6 +46,26 @@ class Interval:
 OPEN = Interval(None, None)
 
 
+@dataclass(frozen=True)
+class Limited:
+    """Where the values of units within their contribution bounds lie: `range`. It is no fact of the data: other units have values
+    beyond it, which are held there when they are added up. So it is a type of its own: nothing may take it for an `Interval` that
+    encloses all values, to close an end, to size or enumerate a domain. `by`: the contribution bounds, as a reader knows them."""
+
+    range: Interval
+    by: tuple[str, ...] = ()
+
+    def met(self, fact: Interval) -> Interval:
+        """Return where values are held: at the ends of what is a fact; where there is none, at this range's."""
+        lo, hi = self.range.lo, self.range.hi
+        width = None if lo is None or hi is None else hi - lo
+        if fact.lo is not None:  # WHERE n > 20 leaves those of more than 10 alone: the width is kept
+            lo, hi = fact.lo, hi if hi is None or width is None or hi > fact.lo else fact.lo + width
+        if fact.hi is not None:
+            lo, hi = lo if lo is None or width is None or lo < fact.hi else fact.hi - width, fact.hi
+        return Interval(lo, hi)
+
+
 def interval(lo: Decimal | int | dt.date | dt.datetime, hi: Decimal | int | dt.date | dt.datetime) -> Interval:
     return Interval(number(lo), number(hi))
 

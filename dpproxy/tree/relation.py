@@ -7,7 +7,7 @@ privacy, and which only tune noise, is said in `Rows`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Call, Column, Expr, InQuery, Ref, Relation, Scalar, has_subquery
@@ -131,10 +131,10 @@ def outer_columns(value: object) -> frozenset[Column]:
         elif isinstance(part, Relation | Expr):
             nested = inside or isinstance(part, Relation)
             own.update(part.columns if isinstance(part, Relation) else ())
-            for field in fields(part):
-                if not (isinstance(part, Relation) and field.name == "columns"):
+            for entry in fields(part):
+                if not (isinstance(part, Relation) and entry.name == "columns"):
                     # what a subquery compares with its rows is read where it stands; the rest of it is inside
-                    visit(getattr(part, field.name), nested or (isinstance(part, Scalar) and field.name == "value"))
+                    visit(getattr(part, entry.name), nested or (isinstance(part, Scalar) and entry.name == "value"))
 
     visit(value, False)
     return frozenset(read - own)
@@ -144,12 +144,14 @@ def outer_columns(value: object) -> frozenset[Column]:
 class ContributionLimits:
     """One unit contributes no more to the relation: `rows` in any group, `groups` reached (None: all there can be).
 
-    `whole`: in all its groups together it weighs no more than `rows` in one (`policy.model.Bounds`).
+    `whole`: in all its groups together it weighs no more than `rows` in one (`policy.model.Bounds`). `by`: the bounds of the
+    policy, or of the session, that these come from, as a reader knows them.
     """
 
     rows: int
     groups: int | None
     whole: bool = False
+    by: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)

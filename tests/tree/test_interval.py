@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dpproxy.tree import interval as iv
-from dpproxy.tree.interval import OPEN, Interval
+from dpproxy.tree.interval import OPEN, Interval, Limited
 
 numbers = st.fractions(min_value=-50, max_value=50, max_denominator=8)
 Two = Callable[[Interval, Interval], Interval]
@@ -127,3 +127,18 @@ def test_open_ones_have_no_ends() -> None:
     assert not OPEN.within(10**100)
     with pytest.raises(ValueError, match="not closed"):
         Interval(Fraction(1), None).ends  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("fact", "held"),
+    [
+        (OPEN, (0, 10)),
+        (Interval(Fraction(0), None), (0, 10)),
+        (Interval(None, Fraction(40)), (0, 40)),
+        (Interval(Fraction(20), None), (20, 30)),
+        (Interval(None, Fraction(-5)), (-15, -5)),
+        (Interval(Fraction(3), Fraction(400)), (3, 400)),
+    ],
+)
+def test_values_are_held_at_facts_before_contribution_bounds(fact: Interval, held: tuple[int, int]) -> None:
+    assert Limited(Interval(Fraction(0), Fraction(10))).met(fact).ends == held

@@ -73,7 +73,9 @@ def _retyped(node: Relation, column: Column, like: Column) -> tuple[Relation, Co
             known = [p for p in parts if p is not None]
             if len(known) < len(parts):
                 return None
-            made = replace(known[0][1], id=column.id, name=column.name, bound=like.bound, grid=None, nullable=True)
+            made = replace(
+                known[0][1], id=column.id, name=column.name, bound=like.bound, limited=like.limited, grid=None, nullable=True
+            )
             return _with(node, at, made, children=tuple(p[0] for p in known)), made
         case Values(rows=rows):
             values = [_value(row[at], like) for row in rows]
@@ -94,7 +96,8 @@ def _value(item: Expr, like: Column) -> Expr | None:
 def _column(column: Column, like: Column, values: list[Expr]) -> Column:
     known = [facts(v) for v in values if not (isinstance(v, Lit) and v.text is None)]
     bound, grid = (iv.hull([f.bound for f in known]), None) if known else (like.bound, like.grid)
-    return replace(column, type=like.type, bound=bound, grid=grid, domain=None, nullable=True, made=None)
+    limited = None if known else like.limited
+    return replace(column, type=like.type, bound=bound, limited=limited, grid=grid, domain=None, nullable=True, made=None)
 
 
 def _plain(items: tuple[Expr, ...]) -> bool:

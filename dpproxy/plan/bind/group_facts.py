@@ -7,14 +7,12 @@ a group that rests on what was known of its rows; what is not said here is not k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from types import MappingProxyType
 
 from dpproxy.plan.context import Counter
 from dpproxy.plan.properties.equivalence import equal_to
-from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.fanout import contribution
-from dpproxy.tree import interval as iv
+from dpproxy.plan.properties.facts import facts, of_rows
+from dpproxy.plan.properties.fanout import contribution, most_rows
 from dpproxy.tree.expr import Agg, Call, Column, Expr, Ref, Taint, rebuilt, references
 from dpproxy.tree.relation import ContributionLimits, Origin, Rows
 
@@ -60,7 +58,7 @@ def lift_aggregates(
     """
     found: dict[Agg, Column] = {}
     keys = keys or {}
-    limits = contribution(rows, list(keys))
+    limits, most = contribution(rows, list(keys)), most_rows(rows, list(keys))
 
     def lift(expr: Expr) -> Expr:
         if expr in keys:
@@ -68,7 +66,7 @@ def lift_aggregates(
             return Ref(column.type, column)
         if isinstance(expr, Agg):
             if expr not in found:
-                found[expr] = _agg_column(counter, expr, rows, limits, constant)
+                found[expr] = _agg_column(counter, expr, rows, (limits, most), constant)
             return Ref(expr.type, found[expr])
         return rebuilt(expr, lift)
 
@@ -76,24 +74,19 @@ def lift_aggregates(
     return [(c, a) for a, c in found.items()], lifted
 
 
-def _agg_column(counter: Counter, agg: Agg, rows: Rows, limits: ContributionLimits, constant: bool) -> Column:
-    """Bounds of one unit's aggregate from the row bound of the relation (PRIVACY.md: bounds flow through)."""
-    known = facts(agg)
-    bound = known.bound
-    limit = Fraction(limits.rows)
-    if rows.private and agg.name == "count":
-        bound = iv.Interval(Fraction(0), limit)
-    elif rows.private and agg.name == "sum":
-        part = facts(agg.args[0]).bound
-        if part.closed:
-            lo, hi = part.ends
-            bound = iv.Interval(min(lo, Fraction(0)) * limit, max(hi, Fraction(0)) * limit)
+def _agg_column(counter: Counter, agg: Agg, rows: Rows, counted: tuple[ContributionLimits, int | None], constant: bool) -> Column:
+    """Bounds of one unit's aggregate, from how many rows there are (PRIVACY.md: bounds flow through). It is computed of all rows
+    of the unit: how many of them contribution bounds let count elsewhere is no bound of it (`Limited`)."""
+    known, (limits, most) = facts(agg), counted
+    bound, limited = known.bound, known.limited
+    if rows.private and agg.name in ("count", "sum"):
+        bound, limited = of_rows(agg.name, [facts(a) for a in agg.args], limits.rows, most, limits.by)
     nullable = agg.name != "count"
     taint = Taint.NONE if agg.name in ("count",) else known.taint
     chosen = agg.args[0] if agg.name in ("min", "max") else None
     exact = chosen.column.exact if isinstance(chosen, Ref) else ""  # one of the values, as it is
-    limited = (rows.private and agg.name in ("count", "sum")) or any(c.limited for c in references(agg))
+    declared = agg.name != "count" and any(c.declared for c in references(agg))
     return Column(
         counter.column(), agg.name, agg.type, bound, known.grid, taint, constant, nullable, nulls=nullable, limited=limited,
-        exact=exact,
+        exact=exact, declared=declared,
     )  # fmt: skip

@@ -243,7 +243,7 @@ def _unrelated(context: Context) -> Refusal:
 def summed_limits(a: ContributionLimits, b: ContributionLimits) -> ContributionLimits:
     """Return bounds of the rows of two relations together."""
     groups = None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST)
-    return ContributionLimits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole)
+    return ContributionLimits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole, _names(a, b))
 
 
 def _limits(private: list[Rows]) -> ContributionLimits:
@@ -256,7 +256,12 @@ def _limits(private: list[Rows]) -> ContributionLimits:
             unlimited = True
         else:
             groups = min(groups * part.limits.groups, MOST)
-    return ContributionLimits(rows, None if unlimited else groups, any(part.limits.whole for part in private))
+    whole, by = any(part.limits.whole for part in private), _names(*(part.limits for part in private))
+    return ContributionLimits(rows, None if unlimited else groups, whole, by)
+
+
+def _names(*limits: ContributionLimits) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for limit in limits for name in limit.by))
 
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:

@@ -20,13 +20,12 @@ from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.functions.literals import coerce
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
-from dpproxy.plan.properties.facts import as_type
+from dpproxy.plan.properties.facts import as_type, merged
 from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
 from dpproxy.plan.refusals import mixed_rows, unsupported
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import common
 from dpproxy.table_terms import same_kind
-from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, Relation, Taint, ValuesDomain
 from dpproxy.tree.relation import (
     Beside,
@@ -145,10 +144,11 @@ class SetOperation:
         if isinstance(a.domain, ValuesDomain) and isinstance(b.domain, ValuesDomain):
             domain = ValuesDomain(tuple(dict.fromkeys((*a.domain.values, *b.domain.values))))
         type_ = common([a.type, b.type])
+        bound, limited = merged([as_type(type_, Ref(c.type, c)) for c in (a, b)])
         return Column(
-            self.counter.column(), a.name, type_, iv.hull([as_type(type_, Ref(c.type, c)).bound for c in (a, b)]),
+            self.counter.column(), a.name, type_, bound,
             a.grid if a.grid == b.grid else None, max(a.taint, b.taint), constant=False, domain=domain,
-            optional=a.optional or b.optional, undeclared=a.undeclared or b.undeclared, limited=a.limited or b.limited,
+            optional=a.optional or b.optional, undeclared=a.undeclared or b.undeclared, limited=limited,
             exact=a.exact if a.exact == b.exact else "",
         )  # fmt: skip
 

@@ -102,6 +102,7 @@ def _needed(table: TablePolicy, name: str) -> bool:
 def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Settings) -> Rows:
     assert table.unit is not None
     limits = _tightened(ContributionLimits(table.bounds.rows, table.bounds.groups, table.bounds.whole), settings)
+    limits = replace(limits, by=() if table.one else (_bound_named(table, limits, settings),))
     by_name = {c.name: c for c in scan.columns}
     identity = Identity(keys, tuple((table.name, c, c.name) for c in scan.columns))
     if table.unit.steps:
@@ -125,6 +126,13 @@ def _tightened(limits: ContributionLimits, settings: Settings) -> ContributionLi
     rows = limits.rows if settings.rows is None else min(limits.rows, settings.rows)
     groups = min((g for g in (limits.groups, settings.groups) if g is not None), default=None)
     return replace(limits, rows=rows, groups=groups)
+
+
+def _bound_named(table: TablePolicy, limits: ContributionLimits, settings: Settings) -> str:
+    """Name the bound of a unit's rows: the session's where that is the tighter one."""
+    if settings.rows is not None and settings.rows < table.bounds.rows:
+        return f"`dpproxy.rows = {settings.rows}`"
+    return f"`{'rows' if limits.whole else 'rows_per_group'}: {limits.rows}` of {table.name.name}"
 
 
 def _keys(table: TablePolicy, context: Context) -> set[str]:

@@ -21,7 +21,7 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.functions import literals, operators
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.fanout import contribution
+from dpproxy.plan.properties.fanout import contribution, most_rows
 from dpproxy.plan.refusals import FormRefusal, unsupported
 from dpproxy.plan.rewrite.lateral_lookups import LIMITED
 from dpproxy.sql.dialect import position
@@ -109,7 +109,8 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
         raise unsupported(f"{name}() of intervals in a window", "Take it of a number: extract(epoch FROM x).")
     partition = _partition(context, binder, node, scope, rows, name in _RANKS)
     order, frame = _order(binder, node.args.get("order"), scope), _frame(node.args.get("spec"))
-    window = Win(per_unit_type(name, args), name, args, partition, order, frame, contribution(rows, partition).rows)
+    limits, there = contribution(rows, partition), most_rows(rows, partition)
+    window = Win(per_unit_type(name, args), name, args, partition, order, frame, limits.rows, there, limits.by)
     return _nth_value(window) if name == "nth_value" else window
 
 
@@ -126,7 +127,7 @@ def _nth_value(window: Win) -> Expr:
     """A frame that ends with the peers of a row has an nth value when it has n rows: then it is that of the partition."""
     if window.frame not in _TO_PEERS:
         return window
-    frame = Win("int8", "count", (), window.partition, window.order, "", window.rows)
+    frame = replace(window, type="int8", name="count", args=(), frame="")
     return Case(window.type, ((Call("bool", ">=", (frame, window.args[1])), replace(window, frame=_WHOLE)),), None)
 
 

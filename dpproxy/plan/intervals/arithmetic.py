@@ -102,14 +102,17 @@ def rising(a: Range, f: Text) -> Range:
     return replace(a, value=f(a.value), low=f(a.low), high=f(a.high), free=f(a.free))
 
 
-def clamped(a: Range, low: str, high: str) -> Range:
-    """Hold a range within constants: an end of which nothing is known becomes the constant."""
+def clamped(a: Range, low: str, high: str, sure: tuple[bool, bool] = (True, True)) -> Range:
+    """Hold a range within constants: an end of which nothing is known becomes the constant. Not where the true value may be
+    beyond the constant, since that is no more than where values were held (`sure`: of the low one, of the high one)."""
 
     def held(x: str) -> str:
         return f"LEAST(GREATEST({x}, {low}), {high})"
 
-    ends = held(a.low), f"GREATEST(LEAST({a.high}, {high}), {low})"
-    return Range(held(a.value), *ends, a.free, False, a.steps, a.positive)
+    below = held(a.low) if sure[0] else _known(f"LEAST({a.low}, {high})", a.low)
+    above = f"GREATEST(LEAST({a.high}, {high}), {low})" if sure[1] else _known(f"GREATEST({a.high}, {low})", a.high)
+    needs = NONE if sure[0] else a.low_needs, NONE if sure[1] else a.high_needs
+    return Range(held(a.value), below, above, a.free, a.partial and not all(sure), a.steps, a.positive, *needs)
 
 
 def at_least(a: Range, low: str) -> Range:
@@ -198,9 +201,9 @@ def times(a: Range, b: Range) -> Range:
 
 
 def growing(a: Range, b: Range) -> Range:
-    """Multiply two ranges that are not negative."""
-    low, high = _all_known(f"{a.low} * {b.low}", a, b), _all_known(f"{a.high} * {b.high}", a, b)
-    return _both(f"{a.value} * {b.value}", low, high, f"{a.free} * {b.free}", a, b)
+    """Multiply two ranges that are not negative: NULL times anything is NULL."""
+    found = _both(f"{a.value} * {b.value}", f"{a.low} * {b.low}", f"{a.high} * {b.high}", f"{a.free} * {b.free}", a, b)
+    return replace(found, low_needs=a.low_needs | b.low_needs, high_needs=a.high_needs | b.high_needs)
 
 
 def scaled(a: Range, factor: str) -> Range:
@@ -216,10 +219,12 @@ def squared(a: Range) -> Range:
 
 
 def over(a: Range, n: Range) -> Range:
-    """Divided by what is positive, its low end too."""
-    low = _all_known(f"LEAST({a.low} / {n.low}, {a.low} / {n.high})", a, n)
-    high = _all_known(f"GREATEST({a.high} / {n.low}, {a.high} / {n.high})", a, n)
-    return _both(f"({a.value} / {n.value})", low, high, f"({a.free} / {n.free})", a, n)
+    """Divided by what is positive, its low end too: each end needs the same one of what is divided."""
+    around = (n.low, n.high) if n.partial else ()
+    low = _known(f"LEAST({a.low} / {n.low}, {a.low} / {n.high})", *((a.low,) if a.partial else ()), *around)
+    high = _known(f"GREATEST({a.high} / {n.low}, {a.high} / {n.high})", *((a.high,) if a.partial else ()), *around)
+    found = _both(f"({a.value} / {n.value})", low, high, f"({a.free} / {n.free})", a, n)
+    return replace(found, low_needs=a.low_needs | n.needs, high_needs=a.high_needs | n.needs)
 
 
 def divided(a: Range, b: Range) -> Range:

@@ -50,11 +50,12 @@ class Ends:
 
 def column_ends(made: Compiled, spec: BasisSpec) -> Ends:
     """Return the ends of a basis column. Bounds may have cut rows or groups, and nothing is known of how much: rows that are cut
-    take away from a count, and from a sum of what is not negative."""
+    take away from a count, and from a sum of what is not negative. So does a value that is held at what is no fact of it."""
     bounding = made.bounding
     rows = spec.kind not in ("units", "weight") or bool(spec.norm(bounding))
     cut = bounding.pick or (bounding.per_unit and rows and (bool(bounding.norm) or not made.all_rows))
-    return Ends(End(CUT if cut and spec.lo < 0 else ""), End(CUT if cut and spec.hi > 0 else ""))
+    below, above = ((cut and moved) or not sure for moved, sure in zip((spec.lo < 0, spec.hi > 0), spec.sure, strict=True))
+    return Ends(End(CUT if below else ""), End(CUT if above else ""))
 
 
 def sum_ends(made: Compiled, spec: BasisSpec) -> Ends:

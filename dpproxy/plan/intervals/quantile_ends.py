@@ -7,6 +7,8 @@ wrong side with half of what the confidence leaves at most. No number of rows is
 so many ranks may not be there, the range's end is a candidate. They share the statement's epsilon: the percentile keeps half of
 what it has.
 
+Where it is no fact that values end with the candidates (`SelectionSpec.sure`), an end that is the last candidate is open.
+
 The least value is at least the range's low end, which costs nothing to know; its other end is that of a percentile of next to
 nothing, which is never below it. So with the greatest. What bounds cut may be on any side of a percentile: of units with
 several rows its ends are the range's. It takes nothing from between the least and the greatest that are left.
@@ -62,13 +64,18 @@ class QuantileEnds:
         """An end of the percentile of that number."""
         fraction, side = spec.fractions[number], SIDES[name]
         if fraction == (side > 0) or (0 < fraction < 1 and not self.request.rows.one):
-            return found.single.format(f"({(spec.hi - spec.lo) * (side > 0)})::int8")
+            return found.single.format(f"({(spec.hi - spec.lo) * (side > 0)})::int8") if spec.sure[side > 0] else _unknown(found)
         aimed, confidence = min(max(fraction, NEAREST), 1 - NEAREST), 1 - (1 - self.confidence) / shares
         label += f"[{number + 1}]" if spec.columns > 1 else ""
         end = replace(spec, label=label, fractions=(aimed,), side=side, confidence=confidence)
         self._ask(end, output_weights.END * (output_weights.FILTERED if spec.where is not None else 1.0))
-        value, beside = (found.single.format(column) for column in (self._columns(spec)[number], *self._columns(end)))
-        return f"{'LEAST' if name == 'low' else 'GREATEST'}({value}, {beside})"
+        (chosen,) = self._columns(end)
+        value, beside = (found.single.format(column) for column in (self._columns(spec)[number], chosen))
+        text = f"{'LEAST' if name == 'low' else 'GREATEST'}({value}, {beside})"
+        if spec.sure[side > 0]:
+            return text
+        inside = f"{chosen} < {spec.hi - spec.lo}" if side > 0 else f"{chosen} > 0"  # what is beyond is held there
+        return f"CASE WHEN {inside} THEN {text} ELSE {_unknown(found)} END"
 
     def _ask(self, end: SelectionSpec, weight: float) -> None:
         self.request.selection(end)
@@ -76,6 +83,11 @@ class QuantileEnds:
 
     def _columns(self, spec: SelectionSpec) -> list[str]:
         return [f"{self.alias}.{column}" for column in self.request.selection(spec)]
+
+
+def _unknown(found: Measured) -> str:
+    """An end of which nothing is known."""
+    return f"CAST(NULL AS {found.type.removesuffix('[]')})"
 
 
 def _refused(spec: SelectionSpec | None, node: exp.Expr, name: str, call: exp.Expr) -> Refusal:

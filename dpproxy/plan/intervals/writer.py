@@ -80,7 +80,8 @@ class _Used:
         known = [n for n, (one, _) in enumerate(self.selections) if one == found]
         number = known[0] if known else len(self.selections)
         self.selections += [] if known else [(found, node)]
-        return Range(f"{{s{number}}}", f"{{l{number}}}", f"{{u{number}}}", f"{{s{number}}}")
+        partial = found.selection is not None and not all(found.selection.sure)
+        return Range(f"{{s{number}}}", f"{{l{number}}}", f"{{u{number}}}", f"{{s{number}}}", partial)
 
 
 @dataclass
@@ -125,7 +126,7 @@ class IntervalWriter:
         """What stands for a call by that name around a number."""
         inner = number.unnest()
         if self.is_aggregate(inner) and (selected := self.aggregate(inner)[0]).range is None:
-            return _cast(self.ends.text(selected, inner, name, node), selected.type)
+            return _cast(_infinite(self.ends.text(selected, inner, name, node), selected.type, name), selected.type)
         used = _Used()
         found, type_ = self._range(number, used, node)
         bases, shares = tuple(dict.fromkeys(used.bases)), used.shares
@@ -151,8 +152,8 @@ class IntervalWriter:
             text = f"CASE WHEN {text} IS NOT NULL THEN {held} END"
         if name == "low" and found.positive and found.partial:
             text = f"COALESCE({text}, 0)"
-        elif type_ == "float8":
-            text = f"COALESCE({text}, '{'-' if name == 'low' else ''}Infinity')"
+        else:
+            text = _infinite(text, type_, name)
         if type_ == "interval":
             text = durations.read(text)
         return _cast(text, type_) if type_ else exp.Var(this=f"({text})")
@@ -357,6 +358,11 @@ class IntervalWriter:
 
         steps = tuple((placed(name), placed(low), placed(high), placed(free)) for name, low, high, free in r.steps)
         return Range(placed(r.value), placed(r.low), placed(r.high), placed(r.free), r.partial, steps, r.positive), found.type
+
+
+def _infinite(text: str, type_: str, name: str) -> str:
+    """An open end, as infinity where the type has it."""
+    return f"COALESCE({text}, '{'-' if name == 'low' else ''}Infinity')" if type_ == "float8" else text
 
 
 def _number(node: exp.Expr) -> tuple[exp.Expr, exp.DataType | None]:

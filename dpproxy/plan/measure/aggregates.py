@@ -216,9 +216,10 @@ def sum_type(type_: str) -> str:
 def _sum(agg: Agg, label: str, steps: int) -> Measured:
     value = bounded_argument(agg)
     lo, hi, grid = grid_of(value, steps)
-    spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid)
+    sure = facts(value).sure
+    spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid, sure=sure)
     type_ = sum_type(value.type)
-    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0)
+    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0 and sure[0])
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
 
@@ -229,7 +230,9 @@ def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
     middle = (lo + hi) // 2
     type_ = sum_type(value.type)
     found = _sum_about(middle, arithmetic.basis, grid, type_)
-    if lo >= 0:  # rows left out cannot make the sum less than what is there, whatever they do to its two parts
+    if (
+        lo >= 0 and facts(value).sure[0]
+    ):  # rows left out do not make the sum less than what is there, whatever they do to its parts
         found = replace(arithmetic.whichever(_sum_about(middle, arithmetic.noisy, grid, type_), found), positive=True)
     usual = output_weights.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
@@ -251,8 +254,9 @@ def _sum_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
     value = _told_apart(agg, steps)
     lo, hi, grid = grid_of(value, steps)
     type_ = sum_type(value.type)
-    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0)
-    spec = BasisSpec("distinct_sum", value, agg.where, label, lo, hi, grid, most=most_distinct(value))
+    sure = facts(value).sure
+    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0 and sure[0])
+    spec = BasisSpec("distinct_sum", value, agg.where, label, lo, hi, grid, most=most_distinct(value), sure=sure)
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
 
@@ -294,7 +298,9 @@ def _avg_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
     value = _told_apart(agg, steps)
     i, most, where = moments.centred(value, steps), most_distinct(value), agg.where
     rows = BasisSpec("distinct", value, where, f"count for {label}", most=most)
-    total = BasisSpec("distinct_sum", i.centred, where, f"centred sum for {label}", i.lo, i.hi, i.grid, most=most, taken=i.center)
+    total = BasisSpec(
+        "distinct_sum", i.centred, where, f"centred sum for {label}", i.lo, i.hi, i.grid, most=most, taken=i.center, sure=i.sure
+    )
     lo, hi, grid = grid_of(value, steps)
     return _mean(rows, total, Interval(lo * grid, hi * grid), value.type, output_weights.mean(lo, hi))
 
@@ -305,7 +311,7 @@ def _mean(rows: BasisSpec, total: BasisSpec, bound: Interval, of: str, weights: 
     step, center = (f"{decimal(x)}::numeric" for x in (total.grid, total.center + total.taken))
     ratio = arithmetic.over(arithmetic.scaled(arithmetic.basis(1), step), arithmetic.at_least(arithmetic.basis(0), "1"))
     low, high = map(decimal, bound.ends)
-    held = arithmetic.clamped(arithmetic.plus(arithmetic.constant(center), ratio), low, high)
+    held = arithmetic.clamped(arithmetic.plus(arithmetic.constant(center), ratio), low, high, total.sure)
     found = arithmetic.among(arithmetic.rising(held, lambda x: f"CAST({x} AS {type_})"), arithmetic.basis(0), 1)
     return replace(_measured((rows, total), found, type_, "mean", weights), bound=bound)
 

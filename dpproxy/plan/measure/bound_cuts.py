@@ -74,5 +74,6 @@ def unmeasured(compiled: Sequence[Compiled], unit: str) -> tuple[str, ...]:
     for made in compiled:
         if made.cut is None and not made.cutting:
             found += bounds_of(made, unit)
+        found += made.limited
         found += [f"`range` of {name}" for name in made.clamped]
     return tuple(dict.fromkeys(found))

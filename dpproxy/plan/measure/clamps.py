@@ -12,9 +12,9 @@ from fractions import Fraction
 
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.properties import rows_per_value
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import Facts, facts
 from dpproxy.plan.properties.narrowing import narrowed_bound
-from dpproxy.tree.expr import Call, Case, Column, Expr, InList, Ref, children, references
+from dpproxy.tree.expr import Call, Case, Column, Expr, InList, Ref, Scalar, children, references
 from dpproxy.tree.interval import OPEN, Interval, meet
 from dpproxy.tree.relation import Rows
 
@@ -32,6 +32,28 @@ def clamped_columns(
         if c.lasts.closed or (not _within(value, ends) and _clamps(c, conditions))  # `lasts` clamps within the value
     )
     return tuple(dict.fromkeys(names))
+
+
+def limited_columns(specs: Sequence[BasisSpec], selections: Sequence[SelectionSpec]) -> tuple[str, ...]:
+    """Say what contribution bounds hold of values that are added up or chosen: a bound, a column, and where it is held."""
+    told = []
+    held: list[BasisSpec | SelectionSpec] = [s for s in specs if s.kind in ("sum", "distinct_sum")]
+    for spec in (*held, *(s for s in selections if not s.values)):
+        if spec.value is None or all(spec.sure):
+            continue
+        chosen = _ends(spec.lo, spec.hi, spec.grid) if isinstance(spec, SelectionSpec) and isinstance(spec.value, Ref) else None
+        columns = [(c, facts(Ref(c.type, c))) for c in _made_of(spec.value)]
+        found = [_held(c.name, known, chosen) for c, known in columns if known.limited is not None]
+        known = facts(spec.value)
+        told += found or ([_held("what is computed within a person", known, chosen)] if known.limited is not None else [])
+    return tuple(dict.fromkeys(told))
+
+
+def _held(name: str, known: Facts, chosen: Interval | None) -> str:
+    assert known.limited is not None
+    range_, by = chosen or known.reach, " and ".join(known.limited.by) or "a bound of rows"
+    ends = [end for end, sure in zip((range_.lo, range_.hi), known.sure, strict=True) if not sure and end is not None]
+    return f"{by}, which holds {name} at {' and '.join(f'{float(end):g}' for end in ends)}"
 
 
 def _ends(lo: int, hi: int, grid: Fraction) -> Interval:
@@ -54,6 +76,8 @@ def _made_of(value: Expr) -> Iterator[Column]:
                 yield from _made_of(part)
         case Call() | InList() if value.type == "bool":
             return
+        case Scalar(value=inner):
+            yield from _made_of(inner)
         case _:
             for part in children(value):
                 yield from _made_of(part)
@@ -61,7 +85,7 @@ def _made_of(value: Expr) -> Iterator[Column]:
 
 def _clamps(column: Column, conditions: Sequence[Expr]) -> bool:
     """Whether rows may hold values beyond the column's bound, which WHERE may have narrowed."""
-    if not column.bound.closed:
+    if not column.bound.closed or not column.declared:
         return False
     said = OPEN
     for same in dict.fromkeys(c for e in conditions for c in references(e) if c.id == column.id):  # bounds differ by place

@@ -62,6 +62,7 @@ class Compiled:
     cutting: bool = False  # this is such a query
     moving: bool = False  # with the time of day (`plan.measure.moving_constants`)
     clamped: tuple[str, ...] = ()  # columns whose range may cut values (`plan.measure.clamps`)
+    limited: tuple[str, ...] = ()  # contribution bounds that hold values, in words
     all_rows: bool = False  # no unit has more rows in a group than count, by the statement itself
     left_out: tuple[LeftOut, ...] = ()  # rows in none of the declared groups
     first: Query | None = None  # of the round before, where there is one (`mechanisms.key_rounds`)
@@ -179,6 +180,7 @@ class Compiler:
             made,
             left_out=coverage.left_out(made.bounding.dense, conditions),
             clamped=clamps.clamped_columns(made.specs, made.selections, conditions),
+            limited=clamps.limited_columns(made.specs, made.selections),
             all_rows=clamps.rows_within(self.rows, keys, made.bounding.rows),
         )
 
@@ -321,6 +323,7 @@ def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
         found.append(PICKED.format(unit=unit, rows=bounding.rows))
     if bounding.norm and compiled.selections:
         found.append(UNSCALED.format(unit=unit, rows=bounding.rows))
+    found += [f"{held}: what is beyond is not known" for held in compiled.limited]
     return tuple(found)
 
 

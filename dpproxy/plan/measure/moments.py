@@ -14,7 +14,7 @@ from fractions import Fraction
 from dpproxy.plan.intervals import arithmetic
 from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure import output_weights
-from dpproxy.plan.measure.specs import BasisSpec
+from dpproxy.plan.measure.specs import BasisSpec, Sure
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.grid import grid_of, on_grid
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
@@ -28,7 +28,7 @@ PAIRED |= {"regr_count", "regr_sxx", "regr_syy", "regr_sxy"}
 
 @dataclass(frozen=True)
 class Centred:
-    """A value centred at `center`; |value - center| <= half."""
+    """A value centred at `center`; |value - center| <= half, on each side where that is `sure`."""
 
     value: Expr
     centred: Expr
@@ -37,6 +37,12 @@ class Centred:
     grid: Fraction
     center: Fraction
     half: Fraction
+    sure: Sure
+
+    @property
+    def both(self) -> bool:
+        """Tell whether no value is further from the centre."""
+        return all(self.sure)
 
 
 def centred(value: Expr, steps: int) -> Centred:
@@ -45,7 +51,7 @@ def centred(value: Expr, steps: int) -> Centred:
     center = middle * grid
     half = max(hi - middle, middle - lo) * grid
     centred = value if center == 0 else Call(value.type, "-", (value, Lit(_literal_type(value), decimal(center))))
-    return Centred(value, centred, lo - middle, hi - middle, grid, center, half)
+    return Centred(value, centred, lo - middle, hi - middle, grid, center, half, facts(value).sure)
 
 
 def _literal_type(value: Expr) -> str:
@@ -135,7 +141,7 @@ def _counted(value: Expr) -> Expr | None:
 
 
 def _first(i: Centred, where: Expr | None, label: str, counted: Expr | None = None) -> BasisSpec:
-    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, True, counted)
+    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, True, counted, sure=i.sure)
 
 
 def _square(i: Centred, where: Expr | None, label: str, steps: int, counted: Expr | None = None) -> BasisSpec:
@@ -144,13 +150,15 @@ def _square(i: Centred, where: Expr | None, label: str, steps: int, counted: Exp
     lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
     middle = (lo + hi) // 2
     square = Call("float8", "square", (i.centred,))
-    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, True, counted)
+    ends = True, i.both  # what is held nearer the centre has a lesser square
+    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, True, counted, sure=ends)
 
 
 def _cross(y: Centred, x: Centred, where: Expr | None, label: str, steps: int) -> BasisSpec:
     top = y.half * x.half
     lo, hi, grid = on_grid(-top, top, y.grid * x.grid, steps)
-    return BasisSpec("sum", Call("float8", "*", (_float(y.centred), _float(x.centred))), where, label, lo, hi, grid, mean=True)
+    product, sure = Call("float8", "*", (_float(y.centred), _float(x.centred))), (y.both and x.both,) * 2
+    return BasisSpec("sum", product, where, label, lo, hi, grid, mean=True, sure=sure)
 
 
 def _float(expr: Expr) -> Expr:
@@ -165,7 +173,7 @@ def _present() -> Range:
 def _mean(index: int, i: Centred) -> Range:
     """The mean of x - c."""
     bound = decimal(i.half)
-    return arithmetic.named(arithmetic.clamped(_per_row(index, i.grid), f"-{bound}", bound))
+    return arithmetic.named(arithmetic.clamped(_per_row(index, i.grid), f"-{bound}", bound, i.sure))
 
 
 def _per_row(index: int, grid: Fraction) -> Range:
@@ -174,11 +182,12 @@ def _per_row(index: int, grid: Fraction) -> Range:
 
 def _mean_square(index: int, spec: BasisSpec, i: Centred) -> Range:
     inner = arithmetic.plus(_per_row(index, spec.grid), arithmetic.constant(decimal(spec.center)))
-    return arithmetic.named(arithmetic.clamped(inner, "0", decimal(i.half * i.half)))
+    return arithmetic.named(arithmetic.clamped(inner, "0", decimal(i.half * i.half), spec.sure))
 
 
 def _variance(mean: Range, square: Range) -> Range:
-    return arithmetic.named(arithmetic.at_least(arithmetic.minus(square, arithmetic.named(arithmetic.squared(mean))), "0"))
+    found = arithmetic.at_least(arithmetic.minus(square, arithmetic.named(arithmetic.squared(mean))), "0")
+    return arithmetic.named(replace(found, positive=True))
 
 
 def _sampled(a: Range) -> Range:
@@ -188,7 +197,8 @@ def _sampled(a: Range) -> Range:
         return f"GREATEST({n}, 1)::float8 / GREATEST({n} - 1, 1)"
 
     n = arithmetic.basis(0)
-    return arithmetic.times(a, Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free)))
+    times = Range(ratio(n.value), ratio(n.high), ratio(f"GREATEST({n.low}, 2)"), ratio(n.free), positive=True)
+    return arithmetic.growing(a, times) if a.positive else arithmetic.times(a, times)
 
 
 def _single(name: str, i: Centred, squares: BasisSpec) -> tuple[Range, str]:
@@ -236,7 +246,7 @@ def _centred(mean: Range, i: Centred) -> Range:
 
 def _covariance(y: Centred, x: Centred, products: BasisSpec) -> Range:
     limit = decimal(y.half * x.half)
-    product = arithmetic.clamped(_per_row(3, products.grid), f"-{limit}", limit)
+    product = arithmetic.clamped(_per_row(3, products.grid), f"-{limit}", limit, products.sure)
     return arithmetic.named(arithmetic.minus(product, arithmetic.times(_mean(1, y), _mean(2, x))))
 
 

@@ -15,11 +15,11 @@ from dpproxy.plan.context import GRID_STEPS
 from dpproxy.plan.functions.operators import minus
 from dpproxy.plan.functions.times import extract
 from dpproxy.plan.measure import durations
-from dpproxy.plan.measure.specs import SelectionSpec
+from dpproxy.plan.measure.specs import CONTRIBUTION_STEPS, SelectionSpec
 from dpproxy.plan.operations.catalogue import operation, unit_cut_to
 from dpproxy.plan.operations.constants import stamp_of
 from dpproxy.plan.operations.units import DAY, UNITS
-from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.facts import Facts, facts
 from dpproxy.plan.properties.grid import on_grid
 from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.properties.required_bounds import bounded_argument
@@ -71,8 +71,9 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
     if value.type in NUMBERS:
         bounded_argument(replace(agg, args=(value,), order=()))
         known = facts(value)
-        lo, hi, grid = on_grid(*known.bound.ends, known.grid, GRID_STEPS[0])
-        return SelectionSpec(value, agg.where, label, lo, hi, grid, fractions), f"(# + ({lo})) * {decimal(grid)}"
+        lo, hi, grid = on_grid(*_candidates(known).ends, known.grid, GRID_STEPS[0])
+        spec = SelectionSpec(value, agg.where, label, lo, hi, grid, fractions, sure=known.sure)
+        return spec, f"(# + ({lo})) * {decimal(grid)}"
     if durations.is_duration(value):
         spec, text = _grid(agg, durations.seconds(value, agg.name), fractions, label)
         return spec, durations.read(text)
@@ -82,13 +83,25 @@ def _grid(agg: Agg, value: Expr, fractions: tuple[Fraction, ...], label: str) ->
             f"{agg.name}() of {value.type} over private rows would reveal a single value",
             hint="Group by it instead: values that enough people share become rows.",
         )
-    bound = facts(value).bound
+    bound = _candidates(facts(value))
     if not bound.closed:
         bounded_argument(replace(agg, args=(Ref("int8", value.column),) if isinstance(value, Ref) else (value,), order=()))
         raise unsupported(
             f"{agg.name}() of a time without a declared range", "Ask the policy's author for a `range` of the column."
         )
-    return _time_grid(agg, value, bound, fractions, label)
+    spec, text = _time_grid(agg, value, bound, fractions, label)
+    return replace(spec, sure=facts(value).sure), text
+
+
+def _candidates(known: Facts) -> Interval:
+    """Where a value is chosen from: its bound. Where only contribution bounds end it, as far beyond these as classes of counts
+    and sums reach: more candidates cost a selection the logarithm of their number."""
+    reach = known.reach
+    if known.limited is None or not reach.closed:
+        return reach
+    (lo, hi), more = reach.ends, (1 << CONTRIBUTION_STEPS - 1) - 1
+    beyond = (hi - lo) * more
+    return Interval(lo if known.sure[0] else lo - beyond, hi if known.sure[1] else hi + beyond)
 
 
 def _time_grid(agg: Agg, value: Expr, bound: Interval, fractions: tuple[Fraction, ...], label: str) -> tuple[SelectionSpec, str]:

@@ -23,6 +23,10 @@ CONTRIBUTION_STEPS = 12
 is scaled down to that. More steps cost the backend a column each, and no noise."""
 
 
+Sure = tuple[bool, bool]
+"""Of a low and of a high end, whether it is a fact (`plan.properties.facts.Facts.sure`)."""
+
+
 @dataclass(frozen=True)
 class BasisSpec:
     """A basis column before noise. `kind`: count | units | sum | distinct | distinct_sum | weight. `value` is what is
@@ -34,6 +38,7 @@ class BasisSpec:
     `lo`, `hi`: one row's contribution in grid units; `center` is subtracted from the value first (for AVG). `mean`: the sum
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
     `taken`: the centre that is subtracted in `value` itself, of distinct values.
+    `sure`: whether no value is below `lo`, and none above `hi`, as far as the policy is true; else those beyond are held there.
     `counted` of such a sum is what its count counts (None: rows): not NULL in any row whose value is not NULL.
     `round` of a weight: 1 where it is measured by itself before the other columns, 2 over groups that were not found then
     (`mechanisms.key_rounds`), 0 where there is one round.
@@ -56,6 +61,7 @@ class BasisSpec:
     most: int | None = None
     round: int = 0
     taken: Fraction = Fraction(0)
+    sure: Sure = (True, True)
 
     @property
     def shift(self) -> int:
@@ -135,7 +141,8 @@ class SelectionSpec:
     """A value to be selected before noise: `value` on the grid lo..hi (whole units of `grid`), or a declared value.
 
     `fractions` of PERCENTILE (0 is MIN, 1 is MAX); empty for MODE, whose candidates are `values`.
-    `side`: of the one quantile, not itself but the low (-1) or high (1) end of its interval that holds with `confidence`.
+    `side`: of the one quantile, not itself but the low (-1) or high (1) end of its interval that holds with `confidence`. `sure`:
+    whether no value is below `lo`, and none above `hi`, as far as the policy is true.
     """
 
     value: Expr
@@ -148,6 +155,7 @@ class SelectionSpec:
     values: tuple[str | None, ...] = ()
     side: int = 0
     confidence: Fraction = Fraction(0)
+    sure: Sure = (True, True)
 
     @property
     def size(self) -> int:

@@ -13,7 +13,7 @@ from dpproxy.plan.context import Counter
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.text_length import longest_text
 from dpproxy.sql.types import TEXTS
-from dpproxy.tree.expr import Column, Expr, SeriesDomain, ValuesDomain, Win, references, walk
+from dpproxy.tree.expr import Column, Expr, SeriesDomain, ValuesDomain, Win, references
 
 
 def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
@@ -29,9 +29,15 @@ def computed_column(counter: Counter, name: str, expr: Expr) -> Column:
         constant=known.constant,
         nullable=known.nullable,
         nulls=known.nullable,
-        limited=any(isinstance(e, Win) for e in walk(expr)) or any(c.limited for c in references(expr)),
+        declared=not _counts(expr) and any(c.declared for c in references(expr)),
+        limited=known.limited,
     )
     return replace(column, length=longest_text(expr)) if expr.type in TEXTS else column
+
+
+def _counts(expr: Expr) -> bool:
+    """Whether it counts rows, whatever they hold."""
+    return isinstance(expr, Win) and expr.name in ("count", "row_number", "rank", "dense_rank", "ntile")
 
 
 def nulled_column(column: Column) -> Column:

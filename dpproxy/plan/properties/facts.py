@@ -3,12 +3,15 @@
 Knows: interval arithmetic over the planner's expressions. Must not know: engines, SQL text. Two intervals are kept: `bound`
 is what the policy promises (sums are clamped to it, so a false promise costs accuracy, never privacy);
 `span` is what the type itself guarantees (it decides how wide the engine's arithmetic must be, so it must be true).
+Neither rests on a contribution bound. What does is `limited`, of another type: where values of units within their contribution
+bounds lie. Only `reach` looks at it, for whoever must hold a value somewhere; who does must also say what that may cut.
 An operation without a rule here has no bound: aggregates over it are refused, never guessed.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -36,7 +39,7 @@ from dpproxy.tree.expr import (
     Win,
     children,
 )
-from dpproxy.tree.interval import OPEN, Interval
+from dpproxy.tree.interval import OPEN, Interval, Limited
 
 SPANS = {
     "int2": Interval(Fraction(-(2**15)), Fraction(2**15 - 1)),
@@ -56,14 +59,39 @@ class Facts:
     taint: Taint = Taint.NONE
     constant: bool = False  # the same in all rows of a unit: it decides privacy, so what is not known is taken to vary
     nullable: bool = True
+    limited: Limited | None = None
+
+    @property
+    def reach(self) -> Interval:
+        """Return where values are held when they are added up or chosen: within `bound`; at an end that is open, where
+        contribution bounds leave a unit. What is beyond there is cut (`sure`)."""
+        return self.bound if self.limited is None else self.limited.met(self.bound)
+
+    @property
+    def sure(self) -> tuple[bool, bool]:
+        """Tell of the low and the high end of `reach` whether no value is beyond it, as far as the policy is true."""
+        return self.bound.lo is not None, self.bound.hi is not None
 
 
 def facts(expr: Expr) -> Facts:
     """Facts of an expression; unknown ones are open. An expression never changes: what was found of it is kept with it."""
     known: Facts | None = expr.__dict__.get(_KNOWN)
     if known is None:
-        known = expr.__dict__[_KNOWN] = _found(expr)
+        known = expr.__dict__[_KNOWN] = _settled(_found(expr))
     return known
+
+
+def _settled(known: Facts) -> Facts:
+    """A value with a bound on both sides rests on no contribution bound."""
+    return replace(known, limited=None) if known.limited is not None and known.bound.closed else known
+
+
+def limited_by(parts: Sequence[Facts], rule: Callable[[list[Facts]], Interval]) -> Limited | None:
+    """Return where contribution bounds hold what a rule makes of its parts: what it makes of where they hold these."""
+    if all(part.limited is None for part in parts):
+        return None
+    by = dict.fromkeys(name for part in parts if part.limited is not None for name in part.limited.by)
+    return Limited(rule([replace(part, bound=part.reach, limited=None) for part in parts]), tuple(by))
 
 
 def beyond_type(expr: Expr) -> bool:
@@ -122,7 +150,7 @@ def _taint(parts: list[Facts]) -> Taint:
 def _column(column: Column) -> Facts:
     grid = column.grid or (ONE if column.type in INTEGERS else None)
     bound = SPANS["bool"] if column.type == "bool" else column.bound
-    return Facts(bound, column_span(column), grid, column.taint, column.constant, column.nullable)
+    return Facts(bound, column_span(column), grid, column.taint, column.constant, column.nullable, column.limited)
 
 
 def column_span(column: Column) -> Interval:
@@ -184,7 +212,9 @@ def _cast(expr: Cast, inner: Facts) -> Facts:
     if target == "float4":  # the nearest of few digits
         bound, grid = _nearly(bound), None
     span = SPANS.get(target, inner.span if _family(source) == _family(target) else OPEN)
-    return Facts(bound, iv.meet(span, inner.span) if target in INTEGERS else span, grid, inner.taint, inner.constant, True)
+    span = iv.meet(span, inner.span) if target in INTEGERS else span
+    limited = limited_by([inner], lambda parts: _cast(expr, parts[0]).bound)
+    return Facts(bound, span, grid, inner.taint, inner.constant, True, limited)
 
 
 def _nearly(bound: Interval) -> Interval:
@@ -210,12 +240,22 @@ def _case(expr: Case) -> Facts:
     tests = [facts(test) for test, _ in expr.whens]
     valued = [r for r, e in zip(results, [*(r for _, r in expr.whens), expr.default], strict=True) if not _is_null(e)]
     return Facts(
-        iv.hull([r.bound for r in valued]) if valued else OPEN,
+        _hull(valued) if valued else OPEN,
         iv.hull([r.span for r in results]),
         coarsest([r.grid for r in valued]),
         _taint([*results, *tests]),
         all(f.constant for f in [*results, *tests]),
+        limited=limited_by(valued, _hull),
     )
+
+
+def _hull(parts: Sequence[Facts]) -> Interval:
+    return iv.hull([part.bound for part in parts])
+
+
+def merged(parts: Sequence[Facts]) -> tuple[Interval, Limited | None]:
+    """Return the bound of what is a value of any of the parts, and where contribution bounds hold it."""
+    return _hull(parts), limited_by(parts, _hull)
 
 
 def _is_null(expr: Expr | None) -> bool:
@@ -259,7 +299,7 @@ def _call(call: Call) -> Facts:
     parts = [as_type(type_, a) if row.chooses and row.nulls is Nulls.ALL else facts(a) for a in call.args]
     if row.passes_null:
         parts = list(map(_no_constant, parts))
-    operands = [_Operand(arg, part) for arg, part in zip(call.args, parts, strict=True)]
+    operands = _operands(call, parts)
     bound, span = row.values(operands)
     if type_ == "bool":
         bound = span = SPANS["bool"]
@@ -267,7 +307,12 @@ def _call(call: Call) -> Facts:
         span = SPANS["int8"]
     grid = ONE if type_ in INTEGERS else row.grid(operands) if row.grid is not None else None
     constant = all(p.constant for p in parts)
-    return Facts(bound, span, grid, _taint(parts), constant, row.nulls is not Nulls.NEVER)
+    limited = limited_by(parts, lambda known: row.values(_operands(call, known))[0]) if type_ != "bool" else None
+    return Facts(bound, span, grid, _taint(parts), constant, row.nulls is not Nulls.NEVER, limited)
+
+
+def _operands(call: Call, parts: Sequence[Facts]) -> list[_Operand]:
+    return [_Operand(arg, part) for arg, part in zip(call.args, parts, strict=True)]
 
 
 def _no_constant(part: Facts) -> Facts:
@@ -280,29 +325,49 @@ def _no_constant(part: Facts) -> Facts:
 def _window(win: Win, parts: list[Facts]) -> Facts:
     """As aggregates, and what counts or adds up rows of a partition is bounded by how many there are."""
     known = _aggregate(win.name, win.type, parts)
-    rows = Interval(Fraction(0), Fraction(win.rows))
-    if win.name in ("count", "row_number", "rank", "dense_rank"):
-        return replace(known, bound=rows)
+    if win.name in ("count", "row_number", "rank", "dense_rank", "sum"):
+        bound, limited = of_rows(win.name, parts, win.rows, win.most, win.by)
+        return replace(known, bound=bound, limited=limited)
     if win.name == "ntile":
         most = parts[0].bound.hi
         return replace(known, bound=Interval(ONE, None if most is None else max(most, ONE)))
-    if win.name == "sum" and parts[0].bound.closed:
-        lo, hi = parts[0].bound.ends
-        return replace(known, bound=Interval(min(lo, Fraction(0)) * win.rows, max(hi, Fraction(0)) * win.rows))
     return known
+
+
+def of_rows(
+    name: str, parts: Sequence[Facts], rows: int, most: int | None, by: tuple[str, ...]
+) -> tuple[Interval, Limited | None]:
+    """Return the bound of what counts or adds up rows of one unit, and where contribution bounds hold it. `rows`: how many
+    they let count; `by`: their names. `most`: how many there are at most, None where nothing says."""
+    added = parts[0] if name == "sum" else Facts(Interval(Fraction(0), ONE))
+    bound = _times(added.bound, most)
+    within = _times(added.reach, rows)
+    held = Limited(within, tuple(dict.fromkeys((*by, *(added.limited.by if added.limited is not None else ())))))
+    return bound, None if bound.closed else held
+
+
+def _times(each: Interval, rows: int | None) -> Interval:
+    """What values add up to, of so many rows at most, or of any number of rows."""
+
+    def end(value: Fraction | None, sign: int) -> Fraction | None:
+        if value is None or value * sign <= 0:
+            return None if value is None else Fraction(0)
+        return None if rows is None else value * rows
+
+    return Interval(end(each.lo, -1), end(each.hi, 1))
 
 
 def _aggregate(name: str, type_: str, parts: list[Facts]) -> Facts:
     """Inside one unit: MIN, MAX, AVG stay within their argument; counts are non-negative; the rest is open.
 
-    The relation's row bound turns counts and sums into closed intervals (`binder` does, it knows the bound).
+    Of counts and sums whoever knows the relation's rows says more (`of_rows`).
     """
     taint = _taint(parts)
     whole = ONE if type_ in INTEGERS else None
     if name in ("min", "max", "first_value", "last_value", "lag", "lead", "nth_value", "any_value", "mode") and parts:
-        return Facts(parts[0].bound, parts[0].span, parts[0].grid, taint, constant=False)
+        return Facts(parts[0].bound, parts[0].span, parts[0].grid, taint, constant=False, limited=parts[0].limited)
     if name == "avg" and parts:
-        return Facts(parts[0].bound, OPEN, None, taint, constant=False)
+        return Facts(parts[0].bound, OPEN, None, taint, constant=False, limited=parts[0].limited)
     if name in ("count", "row_number", "rank", "dense_rank", "ntile"):
         return Facts(Interval(Fraction(0), None), SPANS["int8"], ONE, taint, constant=False, nullable=False)
     grid = parts[0].grid if name == "sum" and parts else whole

@@ -38,7 +38,21 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
     number = min([rows.limits.rows * repeated, *_of(fewest, rows, repeated), MOST])
     counted = [f.rows for f in fewest if not f.columns and f.beside == rows.beside]
     there = _values(rows, keys)
-    return ContributionLimits(number, None if groups is None else _least([groups, there, *counted]), rows.limits.whole)
+    return ContributionLimits(
+        number, None if groups is None else _least([groups, there, *counted]), rows.limits.whole, rows.limits.by
+    )
+
+
+def most_rows(rows: Rows, keys: Sequence[Expr]) -> int | None:
+    """Return how many rows of one unit there are in a group by `keys` at most, as the statement and the policy tell; None where
+    nothing does. No contribution bound is looked at: these say what counts, not what is there."""
+    often = repetitions(rows)
+    repeated = prod(times for _, times in often) if len(often) == len(rows.beside) else None
+    entries = rows_per_value.there(rows, keys)
+    known = [f.rows for f in entries if f.beside == rows.beside]
+    if repeated is not None:
+        known += [f.rows * repeated for f in entries if f.beside != rows.beside]
+    return min(known, default=None)
 
 
 def _of(fewest: Sequence[RowsPerValue], rows: Rows, repeated: int) -> list[int]:
@@ -76,7 +90,9 @@ def overall_limits(rows: Rows) -> ContributionLimits:
     fewest = _of(rows_per_value.in_group(rows, ()), rows, times)
     groups = rows.limits.groups
     number = min([rows.limits.rows * times, *fewest, MOST])
-    return ContributionLimits(number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole)
+    return ContributionLimits(
+        number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole, rows.limits.by
+    )
 
 
 def with_repetitions(rows: Rows) -> Rows:

@@ -16,9 +16,9 @@ AUTO_GRID_STEPS = 10**6  # without a declared resolution, a column's range is cu
 
 
 def grid_of(expr: Expr, steps: int) -> tuple[int, int, Fraction]:
-    """Return (lo, hi, grid) of a bounded numeric expression, in whole grid units, rounded outwards."""
+    """Return (lo, hi, grid) of where a numeric expression is held, in whole grid units, rounded outwards."""
     known = facts(expr)
-    lo, hi = known.bound.ends
+    lo, hi = known.reach.ends
     return on_grid(lo, hi, known.grid, steps)
 
 

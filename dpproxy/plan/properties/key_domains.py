@@ -154,8 +154,8 @@ def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> C
     if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
         return None
     bound, grid = facts(expr).bound, facts(expr).grid
-    if grid != 1 or not bound.closed or any(c.limited for c in references(expr)):
-        return None  # a unit of more rows than count has more of them, too, and would be in no group
+    if grid != 1 or not bound.closed:
+        return None
     lo, hi = (x.__floor__() for x in bound.ends)
     if hi - lo >= MAX_WHOLE:
         return None

@@ -22,7 +22,7 @@ def bounded_argument(agg: Agg) -> Expr:
     known = facts(value)
     if known.taint != Taint.NONE and isinstance(value, Ref):
         raise unsupported(f"{agg.name}() of an identifier", "Count it: count(DISTINCT ...).")
-    if not known.bound.closed:
+    if not known.reach.closed:
         columns = ", ".join(f'"{c.name}"' for c in _open_columns(value))
         what = f"column {columns}" if columns else "this expression"
         raise Refusal(
@@ -31,7 +31,7 @@ def bounded_argument(agg: Agg) -> Expr:
             hint=f"Clamp it in SQL, `{agg.name}(LEAST(GREATEST(x, 0), 100))`, or ask the policy's author for "
             f"a `{'length' if columns and _texts(value) else 'range'}` of the column.",
         )
-    if not known.bound.within(LARGEST):
+    if not known.reach.within(LARGEST):
         raise unsupported(
             f"{agg.name}() of values beyond 1e{len(str(LARGEST)) - 1}",
             "Divide them, or clamp them: least(greatest(x, 0), 1000000).",
@@ -45,4 +45,4 @@ def _texts(value: Expr) -> bool:
 
 def _open_columns(value: Expr) -> list[Column]:
     """The columns to name in the refusal."""
-    return [c for c in references(value) if not facts(Ref(c.type, c)).bound.closed]
+    return [c for c in references(value) if not facts(Ref(c.type, c)).reach.closed]

@@ -65,10 +65,18 @@ def of_joined(sides: Sequence[tuple[Rows, Sequence[RowsPerValue]]]) -> tuple[Row
 
 def in_group(rows: Rows, keys: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
     """Say what bounds the rows of a unit in one group by `keys`. Whole contributions are bounded over all groups together."""
-    shared: frozenset[int] = frozenset()
-    if not rows.limits.whole:
-        shared = equal_to({key.column.id for key in keys if isinstance(key, Ref)}, rows.conditions)
+    return () if not known(rows) else _shared(rows, () if rows.limits.whole else keys)
+
+
+def _shared(rows: Rows, keys: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
+    """What is known of rows that share the values of these keys."""
+    shared = equal_to({key.column.id for key in keys if isinstance(key, Ref)}, rows.conditions)
     return tuple(entry for entry in known(rows) if entry.columns <= shared)
+
+
+def there(rows: Rows, keys: Sequence[Expr]) -> tuple[RowsPerValue, ...]:
+    """Say what is known of how many rows of a unit there are in a group by `keys`, whatever contribution bounds let count."""
+    return _shared(rows, keys)
 
 
 def first_only(rows: Rows) -> Rows:
