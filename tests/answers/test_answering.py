@@ -23,7 +23,9 @@ from dpproxy.privacy.measurement import Vector
 from dpproxy.privacy.noise_scale import gaussian_sigmas
 from dpproxy.privacy.vector_loss import loss_together, part_epsilon
 from dpproxy.sql.statements import split
-from tests.worlds.scripted import COST, PEOPLE, policy, scripted_plan
+from dpproxy.sql.template import Template
+from dpproxy.table_terms import TableName
+from tests.worlds.scripted import COST, PEOPLE, SHOPS, policy, scripted_plan
 
 from .shop_of_answers import COUNTS, REGIONS, STAGED, ShopOfAnswers, spent
 
@@ -221,3 +223,22 @@ async def test_a_value_that_the_engine_cannot_take_is_refused_before_the_charge(
         await world.answering(plan).run(("1",))
     assert refused.value.hint == "Give another value for $1, or $1 another type."
     assert spent(world.ledger) == 0
+
+
+async def test_a_public_table_that_has_changed_is_met_before_the_charge(
+    world: ShopOfAnswers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of it is in the plan: bounds, how many rows it has."""
+    asked = list[str]()
+
+    async def now(tables: Sequence[CatalogTable]) -> dict[TableName, str]:
+        return {table.name: "new" for table in tables}
+
+    monkeypatch.setattr(world.engine, "public_states", now)
+    world.dataset = replace(world.dataset, publics={SHOPS: "old"}, outdated=lambda: asked.append("anew"))
+    plan = world.plan("SELECT region, count(*) AS n FROM people")
+    joined = Template("duckdb", ('SELECT count(*) FROM "main"."people" JOIN "main"."shops" ON true',))
+    plan = replace(plan, measurements=tuple(replace(m, queries=(joined,)) for m in plan.measurements))
+    with pytest.raises(Refusal, match="has changed and is being read again"):
+        await world.answering(plan).run(())
+    assert (asked, spent(world.ledger)) == (["anew"], 0)
