@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from typing import IO, Any, Final, cast
 
 import structlog
 
@@ -83,10 +83,37 @@ class HealthServer(ThreadingHTTPServer):
         self._thread.join()
 
 
+HEADERS: Final = 1 << 15
+"""Bytes of a request's line and headers. Python's own bound is a hundred headers of 64 kB each, in every connection."""
+
+
+class _Request:
+    """What is read of a connection: no more than `HEADERS`."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._left = HEADERS
+
+    def readline(self, most: int) -> bytes:
+        """Return the next line. Raises ConnectionError where the request is too long."""
+        line = self._file.readline(min(most, self._left))
+        self._left -= len(line)
+        if not self._left:
+            raise ConnectionError("the request is too long")
+        return line
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: HealthServer
     server_version, sys_version = "dpproxy", ""
     timeout = 30  # seconds for a client that does not finish its request
+
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = cast("Any", _Request(cast("IO[bytes]", self.rfile)))
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]

@@ -1,8 +1,9 @@
 """Starts the operators' pages in a thread with a loop of its own, so that no page holds a session up.
 
-Knows: uvicorn, sockets, certificates. Must not know: what the pages show. It is imported by a proxy that is asked for the pages
-alone: a web server takes memory. On an address of this machine it speaks plain HTTP, elsewhere TLS with the server's certificate,
-unless the operator has said that somebody else encrypts. `Options` have been checked (`console.tokens.check_console`).
+Knows: uvicorn, h11, sockets, certificates. Must not know: what the pages show. It is imported by a proxy that is asked for the
+pages alone: a web server takes memory. On an address of this machine it speaks plain HTTP, elsewhere TLS with the server's
+certificate, unless the operator has said that somebody else encrypts. `Options` have been checked
+(`console.tokens.check_console`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -24,7 +26,7 @@ from dpproxy.console.health import HealthServer
 from dpproxy.console.http_door import AT_A_TIME, PLACES, QUEUE, Door, Listener
 from dpproxy.console.source import Source
 from dpproxy.console.tokens import digests, is_local
-from dpproxy.console.web import application
+from dpproxy.console.web import LARGEST, application
 from dpproxy.operations.status import Status
 from dpproxy.serve.options import listening
 from dpproxy.server.tls import TlsFiles
@@ -32,7 +34,24 @@ from dpproxy.server.tls import TlsFiles
 # HTTP connections of the operators' pages, which wait at a door until a request is whole.
 #
 # Knows: uvicorn's protocol and when it has read a request. Must not know: pages, who is let in. Whatever uvicorn does with a
-# request it does here; what is added is that the door hears of it.
+# request it does here; what is added is that the door hears of it, and that a body which no form has ends the connection at its
+# header. Each piece of a body costs the parser as much as a page of bytes: pieces of one byte, sent for a second and left in the
+# system's buffers, were minutes of work in which no page came.
+
+
+class BoundedRequests(h11.Connection):
+    """HTTP of a server to which nobody sends a body in pieces, or a long one."""
+
+    def next_event(self) -> Any:
+        """Return what was sent next. Raises h11.RemoteProtocolError, behind which nothing is read."""
+        event = super().next_event()
+        if isinstance(event, h11.Request) and not _short(dict(event.headers)):
+            raise h11.RemoteProtocolError("a form comes as a whole, and is short", error_status_hint=413)
+        return event
+
+
+def _short(headers: dict[bytes, bytes]) -> bool:
+    return b"transfer-encoding" not in headers and int(headers.get(b"content-length", b"0")) <= LARGEST
 
 
 class ConsoleProtocol(H11Protocol):
@@ -42,6 +61,7 @@ class ConsoleProtocol(H11Protocol):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.conn = BoundedRequests(h11.SERVER, HEADERS)
         self._waits = True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -71,6 +91,8 @@ def protocol_at(door: Door) -> type[asyncio.Protocol]:
     return type("ConsoleProtocol", (ConsoleProtocol,), {"door": door})
 
 
+HEADERS: Final = 1 << 15
+"""Bytes of a request's line and headers: browsers send two thousand."""
 AT_ONCE: Final = 32
 """Whole requests: more are turned away (503)."""
 GRACE: Final = 3

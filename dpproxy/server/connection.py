@@ -27,11 +27,12 @@ from dpproxy.limits.throttle import Throttle
 from dpproxy.policy.model import User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.sockets import address_of, keep_alive
-from dpproxy.server.tls import HANDSHAKE, Tls, agreed, encrypt
+from dpproxy.server.tls import HANDSHAKE, Handshakes, Tls, agreed, encrypt
 from dpproxy.session.client import ClientSession, Site
 from dpproxy.session.greeting import Greeting, Origin, greet
 from dpproxy.session.session_settings import misnamed
 from dpproxy.telemetry.tallies import Tallies
+from dpproxy.waiting_places import network
 from dpproxy.wire import backend as back
 from dpproxy.wire.framing import FrontendFramer
 from dpproxy.wire.frontend import CancelRequest, GSSENCRequest, SSLRequest, Startup, decode_startup
@@ -59,6 +60,9 @@ class Host(Site, Protocol):
 
     @property
     def require_tls(self) -> bool: ...
+
+    @property
+    def handshakes(self) -> Handshakes: ...
 
     @property
     def throttle(self) -> Throttle: ...
@@ -195,6 +199,7 @@ class Arrival(asyncio.Protocol):
             self._close()
         else:
             self._cancelling = True
+            self._pause(True)
             heard.add_done_callback(lambda _: self._close())
 
     def _startup(self, frame: Frame) -> None:
@@ -239,7 +244,7 @@ class Arrival(asyncio.Protocol):
 
     async def _encrypted(self, plain: asyncio.Transport, tls: Tls, early: bytes) -> None:
         try:
-            transport = await encrypt(plain, self, tls, early)
+            transport = await encrypt(plain, self, tls, early, self._host.handshakes, network(self._address))
         except OSError as error:  # of a client, or of somebody who tries: no matter for an operator
             LOG.debug("no TLS", reason=type(error).__name__)
             plain.abort()

@@ -27,7 +27,7 @@ from dpproxy.server.connection import Arrival
 from dpproxy.server.connection_slots import ConnectionSlots, OwnSlots
 from dpproxy.server.login import Nobody
 from dpproxy.server.sockets import BACKLOG
-from dpproxy.server.tls import Tls
+from dpproxy.server.tls import Handshakes, Tls
 from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.client import ClientSession
 from dpproxy.session.inflow import HalfMessages
@@ -148,6 +148,7 @@ class Server:
         self.tallies = tallies or Tallies()
         self.turns = Turns()
         self.buffers = BufferPool()
+        self.handshakes = Handshakes()
         self._datasets = datasets
         self._memos: dict[str, tuple[Dataset, Memo]] = {}
         self._facade = facade

@@ -7,6 +7,9 @@ fails leaves what was there: a proxy that forgets its certificate would turn eve
 Both ways in lead here: SSLRequest, answered `S`, and direct TLS (PostgreSQL 17), where the first bytes already are the
 handshake. Those bytes were read before anybody knew; they are given to the TLS layer through `BufferedProtocol`, which
 asyncio's and uvloop's both are.
+
+A greeting that is whole costs the server a signature, a millisecond, and its sender nothing. So what is sent of handshakes is
+worked off in turns (`Handshakes`): five hundred greetings in one moment would otherwise hold up everybody for half a second.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ import os
 import re
 import ssl
 import stat
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, cast
@@ -34,6 +40,8 @@ MOST_OF_A_HANDSHAKE: Final = 32 * 1024
 OpenSSL would keep 130,000 of a greeting that is not whole."""
 SHUTDOWN_SECONDS: Final = 5.0
 """For the closing alert of a peer that may be gone."""
+TURN: Final = 0.003
+"""Seconds that handshakes have the loop for at a time; the next they have after as long again, which is everybody else's."""
 
 Minimum = Literal["1.2", "1.3"]
 
@@ -125,8 +133,42 @@ def end_point(certificate: bytes) -> bytes | None:
         return None
 
 
-async def encrypt(transport: asyncio.Transport, protocol: asyncio.Protocol, tls: Tls, early: bytes) -> asyncio.Transport:
-    """Do the server's half of a handshake; `early`: bytes of it that were read already. `transport` must be paused.
+class Handshakes:
+    """Shares out a loop's time among handshakes: one of each address in turn, for a `TURN` at a time."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._waiting: OrderedDict[str, deque[_Measured]] = OrderedDict()
+        self._clock = clock
+        self._resting = False
+
+    def put(self, measured: _Measured) -> None:
+        """Have what a handshake was sent worked off when it is its turn: now, where nobody else's is."""
+        self._waiting.setdefault(measured.address, deque()).append(measured)
+        if not self._resting:
+            self._turn()
+
+    def _turn(self) -> None:
+        began = self._clock()
+        while self._waiting and self._clock() - began < TURN:
+            address, of_one = self._waiting.popitem(last=False)
+            measured = of_one.popleft()
+            if of_one:
+                self._waiting[address] = of_one
+            measured.work_off()
+        self._resting = True
+        asyncio.get_running_loop().call_later(self._clock() - began, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = False
+        if self._waiting:
+            self._turn()
+
+
+async def encrypt(
+    transport: asyncio.Transport, protocol: asyncio.Protocol, tls: Tls, early: bytes, handshakes: Handshakes, address: str = ""
+) -> asyncio.Transport:
+    """Do the server's half of a handshake; `early`: bytes of it that were read already. `transport` must be paused. `handshakes`
+    says when it may go on; `address` is the client's.
 
     Raises OSError (of which ssl.SSLError is one) when there is none: the connection is closed then.
     """
@@ -134,7 +176,7 @@ async def encrypt(transport: asyncio.Transport, protocol: asyncio.Protocol, tls:
     handshake = loop.create_task(
         loop.start_tls(transport, protocol, tls.context, server_side=True, ssl_shutdown_timeout=SHUTDOWN_SECONDS)
     )
-    loop.call_soon(_measure, transport, handshake)
+    loop.call_soon(_measure, transport, handshake, handshakes, address)
     if early:  # right behind the two calls by which `start_tls` gives the transport to the TLS layer and lets it read
         loop.call_soon(loop.call_soon, _hand_over, transport, early)
     try:
@@ -148,16 +190,27 @@ async def encrypt(transport: asyncio.Transport, protocol: asyncio.Protocol, tls:
         raise ConnectionAbortedError
     measured = transport.get_protocol()
     if isinstance(measured, _Measured):
+        measured.work_off()
         transport.set_protocol(measured.layer)
     return made
 
 
 class _Measured(asyncio.BufferedProtocol):
-    """Stands before the TLS layer during a handshake, counts what it is sent, and ends one that is sent too much."""
+    """Stands before the TLS layer during a handshake, counts what it is sent, ends one that is sent too much, and has the rest
+    wait for its turn, in which nothing more is read."""
 
-    def __init__(self, layer: asyncio.BufferedProtocol, handshake: asyncio.Task[asyncio.Transport | None]) -> None:
-        self.layer, self._handshake = layer, handshake
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        layer: asyncio.BufferedProtocol,
+        handshake: asyncio.Task[asyncio.Transport | None],
+        handshakes: Handshakes,
+        address: str,
+    ) -> None:
+        self.layer, self.address = layer, address
+        self._transport, self._handshake, self._handshakes = transport, handshake, handshakes
         self._sent = 0
+        self._waits = 0  # bytes
         self.connection_lost = layer.connection_lost  # type: ignore[method-assign]
         self.eof_received = layer.eof_received  # type: ignore[method-assign]
         self.pause_writing = layer.pause_writing  # type: ignore[method-assign]
@@ -168,22 +221,34 @@ class _Measured(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         self._sent += nbytes
-        if self._sent > MOST_OF_A_HANDSHAKE:
+        if self._sent > MOST_OF_A_HANDSHAKE or self._waits:  # what waits is not read behind: `early` was too long at once
+            self._waits = 0
             self._handshake.cancel()  # if the transport alone were ended, uvloop would take the handshake for done
-        else:
+            return
+        self._waits = nbytes
+        self._transport.pause_reading()
+        self._handshakes.put(self)
+
+    def work_off(self) -> None:
+        """Give the TLS layer what waits."""
+        nbytes, self._waits = self._waits, 0
+        if nbytes and not self._transport.is_closing():
+            self._transport.resume_reading()
             self.layer.buffer_updated(nbytes)
 
 
-def _measure(transport: asyncio.Transport, handshake: asyncio.Task[asyncio.Transport | None]) -> None:
+def _measure(
+    transport: asyncio.Transport, handshake: asyncio.Task[asyncio.Transport | None], handshakes: Handshakes, address: str
+) -> None:
     """Between the two calls by which `start_tls` gives the transport to the TLS layer and lets it read."""
     layer = transport.get_protocol()
     if hasattr(layer, "get_buffer"):
-        transport.set_protocol(_Measured(cast("asyncio.BufferedProtocol", layer), handshake))
+        transport.set_protocol(_Measured(transport, cast("asyncio.BufferedProtocol", layer), handshake, handshakes, address))
 
 
 def _hand_over(transport: asyncio.Transport, early: bytes) -> None:
     layer = cast("asyncio.BufferedProtocol", transport.get_protocol())
-    while early and not transport.is_closing():
+    while early and not transport.is_closing() and transport.get_protocol() is layer:
         space = memoryview(layer.get_buffer(len(early)))
         taken = min(len(space), len(early))
         space[:taken] = early[:taken]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -70,6 +71,17 @@ def test_metrics_are_for_who_shows_the_token(proxy: Proxy) -> None:
 def test_there_is_nothing_else(proxy: Proxy, path: str) -> None:
     assert proxy.get(path, Authorization=f"Bearer {TOKEN}")[0] == 404
     assert proxy.asked == 0
+
+
+@pytest.mark.parametrize("header", [b"X: " + b"a" * 1000 + b"\r\n", b"X: " + b"a" * health.HEADERS], ids=["many", "one"])
+def test_long_headers_are_not_kept(proxy: Proxy, header: bytes) -> None:
+    """Of a hundred headers of 64 kB, in each of a hundred connections, 600 MB were kept."""
+    with socket.create_connection(("127.0.0.1", proxy.server.server_port), timeout=60) as client, capture_logs() as logged:
+        client.sendall(b"GET /healthz HTTP/1.1\r\n" + header * (health.HEADERS // len(header) + 1))
+        with contextlib.suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+    assert logged == []
+    assert proxy.get("/healthz") == (200, "ok\n")
 
 
 def test_other_methods_are_refused(proxy: Proxy) -> None:

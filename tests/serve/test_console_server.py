@@ -64,6 +64,28 @@ def test_half_requests_hold_no_place_that_somebody_needs(
     assert caplog.records == [], "a flood must not fill the log"
 
 
+FORM_START = b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+PIECES = b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n" * 3 + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [FORM_START + PIECES, b"GET /login HTTP/1.1\r\nHost: localhost\r\n" + PIECES, FORM_START + b"Content-Length: 65537\r\n\r\n"],
+    ids=["a form in pieces", "a page asked for in pieces", "a long form"],
+)
+def test_a_body_that_no_form_has_is_not_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], sent: bytes) -> None:
+    """Pieces of one byte, sent for a second, were minutes of work for the thread of the pages."""
+    server = ConsoleServer(("127.0.0.1", 0), ToldSource(), tmp_path)
+    port = int(capsys.readouterr().err.strip().rpartition(":")[2])
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as client, client.makefile("rb") as reply:
+            client.sendall(sent)
+            assert reply.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+            assert b"connection: close\r\n" in [line.lower() for line in reply]
+    finally:
+        server.end()
+
+
 def test_an_address_in_use_is_said(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ServingError, match="cannot listen on"):
         ConsoleServer(("127.0.0.1", taken.getsockname()[1]), ToldSource(), tmp_path)

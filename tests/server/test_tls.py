@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import Any, cast
 
 import asyncpg
 import psycopg
 import pytest
 
-from dpproxy.server.tls import TlsFiles, load_tls
+from dpproxy.server.tls import Handshakes, TlsFiles, load_tls
 from dpproxy.wire import frontend_build as front
 from tests.worlds.certificates import ED25519, P384, certificate, dsn, signed
 from tests.worlds.running import sleeping
 from tests.worlds.scripted import Stage
+from tests.worlds.waiting import until
 from tests.worlds.wire_client import PASSWORD, Wire, report, rows, tags
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -184,3 +188,36 @@ async def test_oldest_version(stage: Stage, files: TlsFiles) -> None:
         await ask(stage.port, sslmode="require", ssl_max_protocol_version="TLSv1.2")
     assert await ask(stage.port, sslmode="require") == (1,)
     stage.server.tls = None
+
+
+@dataclass(eq=False)
+class Greeting:
+    """One that takes two milliseconds of a clock."""
+
+    address: str
+    now: list[float]
+    order: list[str]
+
+    def work_off(self) -> None:
+        self.now[0] += 0.002
+        self.order.append(self.address)
+
+
+async def test_greetings_of_one_moment_leave_the_loop_to_others() -> None:
+    """Two of them are a turn; behind it others have the loop, and who is alone does not wait for a crowd."""
+    now, order = [0.0], list[str]()
+    handshakes, loop = Handshakes(lambda: now[0]), asyncio.get_running_loop()
+
+    def other() -> None:
+        order.append("others")
+        if order.count("crowd") < 50:
+            loop.call_soon(other)
+
+    loop.call_soon(other)
+    for address in (*["crowd"] * 50, "alone"):
+        handshakes.put(cast("Any", Greeting(address, now, order)))
+    assert order == ["crowd"]
+    await until(lambda: order.count("crowd") == 50)
+    turns = [list(group) for others, group in groupby(order, lambda name: name == "others") if not others]
+    assert max(map(len, turns)) == 2
+    assert "alone" in turns[1]
