@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from dpproxy.wire import frontend_build as build
 from dpproxy.wire.backend import data_row, error_response, message, ready_for_query
-from dpproxy.wire.framing import MAX_SASL, MOST, BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
+from dpproxy.wire.framing import LONG, MAX_SASL, MOST, BackendFramer, Batch, FrontendFramer, Phase, ProtocolError
 
 TAGS = (b"Q", b"P", b"B", b"D", b"E", b"C", b"H", b"S", b"X", b"d", b"c", b"f", b"F")
 messages = st.builds(message, st.sampled_from(TAGS), st.binary(max_size=200))
@@ -70,6 +71,46 @@ def test_what_was_kept_uncut_comes_in_order(sent: list[bytes], sizes: list[tuple
         batched += spans_of(framer.batch(b""))
     assert batched == sent
     assert framer.pending == 0
+
+
+long_messages = st.builds(
+    message, st.sampled_from((b"Q", b"P", b"d")), st.binary(min_size=1).map(lambda part: part * (LONG // len(part)))
+)
+
+
+@given(
+    st.lists(st.one_of(messages, long_messages), max_size=6),
+    st.lists(st.tuples(st.integers(1, LONG), st.sampled_from(("batch", "keep", "feed"))), max_size=20),
+)
+def test_a_long_message_is_the_same_however_it_comes(sent: list[bytes], sizes: list[tuple[int, str]]) -> None:
+    framer, taken = normal(), list[bytes]()
+    for piece, (_, way) in zip_longest(cut(b"".join(sent), [size for size, _ in sizes]), sizes, fillvalue=(0, "batch")):
+        if not isinstance(piece, bytes):
+            break
+        if way == "feed":
+            framer.feed(piece)
+            while (frame := framer.next()) is not None:
+                taken.append(frame.raw)
+        elif way == "keep":
+            framer.keep(piece)
+        else:
+            taken += spans_of(framer.batch(piece))
+        assert framer.needed >= framer.pending
+    while framer.more:
+        taken += spans_of(framer.batch(b""))
+    assert taken == sent
+    assert framer.pending == 0
+
+
+def test_what_is_put_together_is_given_away_without_a_copy() -> None:
+    stream = build.query("x" * 8 * LONG) + build.sync()
+    framer = normal()
+    for position in range(0, len(stream), LONG):
+        batch = framer.batch(stream[position : position + LONG])
+    assert batch.buffer == stream[:-5]
+    assert batch.buffer[slice(*batch.spans[0][1:])] is batch.buffer
+    assert framer.more
+    assert framer.batch(b"").buffer == build.sync()
 
 
 @given(st.lists(messages, min_size=1, max_size=5), st.binary(min_size=1, max_size=4))
