@@ -35,7 +35,8 @@ MEMORY_OF_WINDOW: Final = 2.0
 LONGEST_MEMORY: Final = 10.0
 """Seconds, at most, for which a session whose statement was long goes on waiting: as long as the statement took."""
 NEGLIGIBLE: Final = 4 << 20
-"""Bytes below which ending a session helps nobody."""
+"""Bytes below which ending a session, or making a server anew, helps nobody: new files grow by themselves, and a role whose part
+of the disk is smaller than that would lose its sessions every second."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Ration(Generic[S]):
         self._told = {s: told for s, told in self._told.items() if s in sessions and sessions[s].doing == told[0]}
         gone: set[Hashable] = {s for s, (_, since) in self._told.items() if now < since + GRACE}
         holders = dict[Hashable, Taken](sessions.items())
-        holders |= {_Server(role): Taken(role, None, busy=False, disk=size) for role, size in grown.items()}
+        held = {role: size for role, size in grown.items() if size >= NEGLIGIBLE}
+        holders |= {_Server(role): Taken(role, None, busy=False, disk=size) for role, size in held.items()}
         chosen: dict[Hashable, tuple[Resource, str]] = {}
         for resource, amount, whole, each in (
             (Resource.MEMORY, _memory, quota.memory, quota.role_memory),

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
+import pytest
+
 from dpproxy.limits.quota import GRACE, LONG, NEGLIGIBLE, Quota, Ration, Resource, Stop, Taken
 
 MB = 1 << 20
@@ -143,6 +145,18 @@ def test_what_is_being_given_back_counts_as_free() -> None:
     assert stopped(over(sessions, 0, GRACE, limited)) == {"a": (Resource.SPACE, True)}, "they did not"
 
 
+@pytest.mark.parametrize("share", [0.000_001, 0.01, 1.0])
+def test_a_server_is_not_made_anew_for_what_it_grows_by_itself(share: float) -> None:
+    """However small the role's part of the disk is, and its sessions do not pay for it either."""
+    tiny = Ration[str](replace(QUOTA, share=share), 2)
+    session = {"a": replace(took("r"), disk=1)}
+    found = tiny.over({}, {"r": NEGLIGIBLE - 1}, PLENTY, 0.0)
+    assert (found.stops, found.renewals) == ([], [])
+    found = tiny.over(session, {"r": NEGLIGIBLE - 1}, PLENTY, 0.0)
+    assert (len(found.stops), found.renewals) == (int(int(QUOTA.disk * share) < 1), [])
+    assert tiny.over({}, {"r": NEGLIGIBLE - 1}, 0, 0.0).renewals == []
+
+
 def memory(taken: Taken) -> int:
     return taken.memory
 
@@ -163,7 +177,8 @@ def test_any_sessions_end_within_the_limits() -> None:
         found = ration().over(sessions, grown, PLENTY, 0.0)
         stops, anew = {stop.session for stop in found.stops}, {renewal.role for renewal in found.renewals}
         assert all(sessions[name].role not in anew for name in stops), "it is ended anyway"
-        for amount, own, least in ((memory, {}, NEGLIGIBLE), (disk, grown, 0)):
+        kept = {role: size for role, size in grown.items() if size >= NEGLIGIBLE}
+        for amount, own, least in ((memory, {}, NEGLIGIBLE), (disk, kept, 0)):
             before = Counter[Hashable](own)
             for taken in sessions.values():
                 before[taken.role] += amount(taken)
