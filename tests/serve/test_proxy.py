@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
 
 from dpproxy.answers.dataset import Asker
 from dpproxy.operations.requests import OperationError
+from dpproxy.serve import proxy as proxies
 from dpproxy.serve.options import Options, ServingError
 from dpproxy.serve.proxy import Running, said
 from dpproxy.session.client import ClientSession
@@ -64,3 +66,23 @@ async def test_a_state_that_is_no_folder_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ServingError, match="no state directory at"):
         Running(Options((), "127.0.0.1", 0, tmp_path / "file" / "state"))
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_certificates_are_read_again_for_all_who_show_them_or_for_nobody(fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages of operators show the same certificate as the port does."""
+    renewed: list[str] = []
+
+    class Console:
+        def renew(self) -> None:
+            if not fits:
+                raise OSError("the key does not fit")
+            renewed.append("pages")
+
+    monkeypatch.setattr(proxies, "load_tls", lambda files: f"new of {files}")
+    serving: Any = object.__new__(Running)
+    serving._options = SimpleNamespace(tls="files")
+    serving._server, serving._console, serving._certificates = SimpleNamespace(tls="old"), Console(), "earlier"
+    serving._reload_tls()
+    told = (serving._server.tls, serving._certificates, renewed)
+    assert told == (("new of files", "", ["pages"]) if fits else ("old", "the key does not fit", []))
