@@ -129,17 +129,19 @@ async def enter(entrant: Entrant, endpoint: Callable[[], Endpoint], role: str, d
 
 
 async def _greet(entrant: Entrant, login: FacadeLogin) -> Key:
-    """Start-up on the facade. Raises LinkLost when it refused: the client has heard its reason."""
-    key = (0, b"")
+    """Start-up on the facade. Raises LinkLost when it refused: the client has heard its reason. Of a facade that ends meanwhile
+    the client has heard nothing."""
+    key, greeting = (0, b""), list[bytes]()
     while True:
         tag, raw = await entrant.link.read()
         if tag == b"R":
             entrant.link.write(login.answer(raw[5:]))
         elif tag == b"K":
             key = back.read_backend_key_data(raw[5:])
-            entrant.tell(back.backend_key_data(*entrant.key))
+            greeting.append(back.backend_key_data(*entrant.key))
         elif tag == b"N":
-            entrant.tell(raw)
+            greeting.append(raw)
         elif tag == b"Z":
-            entrant.tell(raw)
+            entrant.link.greeted = True
+            entrant.tell(b"".join((*greeting, raw)))
             return key

@@ -81,6 +81,10 @@ class Exchange:
         return [raw[5:] for t, raw in self.messages if t == tag]
 
 
+ENDING: Final = (b"\0C57P01\0", b"\0C57P02\0")
+"""What a facade that is stopped says to its sessions."""
+
+
 class FacadeLink(asyncio.Protocol):
     """Relays or captures one facade's connection. It starts captured; `release` begins the relay."""
 
@@ -101,7 +105,7 @@ class FacadeLink(asyncio.Protocol):
         self._left = b""  # of the facade's bytes: what is not looked through yet
         self._pause: asyncio.TimerHandle | None = None  # in which nothing is read from the facade, since its replies took long
         self._farewell = False
-        self._heard = False
+        self.greeted = False  # the session has begun there: until then nothing is lost with the link
         self.excuse: bytes | None = None  # why the proxy had the running statement cancelled: told in place of PostgreSQL's words
         self.sent = 0  # what of the client's has been passed on that may have changed something
         self.too_early = False  # the facade was still starting, or ending: try again on another link
@@ -118,7 +122,7 @@ class FacadeLink(asyncio.Protocol):
             self._receive(self._left)
             self._left = b""
         self._lost = True
-        self.too_early = self.too_early or not self._heard  # one that ends leaves who has just connected without a word
+        self.too_early = self.too_early or not (self.greeted or self._farewell)  # one that ends leaves arrivals without a word
         for future in (self._waiter, self._settling):
             if future is not None and not future.done():
                 future.set_exception(LinkLost())
@@ -351,14 +355,13 @@ class FacadeLink(asyncio.Protocol):
         return replies
 
     def _leave(self, raw: bytes) -> None:
-        self.too_early = b"\0C57P03\0" in raw
+        self.too_early = b"\0C57P03\0" in raw or (not self.greeted and any(code in raw for code in ENDING))
         if not self.too_early:
             self._farewell = True
             self._peer.tell(raw)
             self._peer.flush()
 
     def _collect(self, data: bytes) -> None:
-        self._heard = True
         buffer, spans, error = self._framer.batch(data)
         for tag, start, end in spans:
             raw = buffer[start:end]

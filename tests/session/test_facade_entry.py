@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.errors import CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
+from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, UNDEFINED_OBJECT
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.limits.fair_share import Account
 from dpproxy.session import facade_login
@@ -70,6 +70,22 @@ async def entered(
 async def test_a_facade_that_is_restarted_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entrant = Entrant()
     assert await entered(entrant, tmp_path, [None, STARTING, b"", WELCOME], monkeypatch) == THEIRS
+    assert entrant.told == back.backend_key_data(*OURS) + back.ready_for_query("I"), "the client hears of one start alone"
+
+
+@pytest.mark.parametrize(
+    "said", [b"", back.error_response("FATAL", ADMIN_SHUTDOWN, "terminating connection")], ids=["dead", "ended"]
+)
+@pytest.mark.parametrize("size", range(len(WELCOME)))
+async def test_a_facade_that_ends_within_its_greeting_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, said: bytes
+) -> None:
+    """Wherever the greeting is cut, and, between its messages, whether the facade says why: a role's server is made anew while
+    others of the role log in."""
+    between = size in (0, len(WELCOME) - 6, len(back.authentication_ok()))
+    entrant = Entrant()
+    answers = [WELCOME[:size] + (said if between else b""), WELCOME]
+    assert await entered(entrant, tmp_path, list(answers), monkeypatch) == THEIRS
     assert entrant.told == back.backend_key_data(*OURS) + back.ready_for_query("I"), "the client hears of one start alone"
 
 
