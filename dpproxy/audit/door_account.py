@@ -21,7 +21,6 @@ from dpproxy.audit.movement import Cells, Exactly, place, rows_of
 from dpproxy.mechanisms import running_columns, step_columns
 from dpproxy.mechanisms.noise import LIMIT, FoundGroups, Int64, Released, exact_loss, saturate
 from dpproxy.privacy.measurement import Measurement
-from dpproxy.privacy.noise_error import deviation
 from dpproxy.privacy.noise_scale import MechanismName
 
 # Loaded dice: a source of noise that rolls the same for the same cell of any database, and notes what it was asked.
@@ -200,8 +199,7 @@ def _values(
             drawn = step_columns.folded([column(exact, j)[at] for j in place(m, i)])
             if (calls[i].values != np.concatenate(drawn)).any():
                 yield f"{basis.label}: noise was given to other values than the engine's"
-            parts, wide = np.split(calls[i].noisy, len(drawn)), deviation(basis) * basis.fine
-            expected = step_columns.together(parts, wide, basis.mechanism == "laplace", basis.signed).value
+            expected = step_columns.together(step_columns.steps_of(basis, np.split(calls[i].noisy, len(drawn)))).value
         fine = basis.fine if basis.running is None else 1
         rounded = expected if fine == 1 else (expected + fine // 2) // fine
         if (released.values[i] != rounded).any():

@@ -29,7 +29,6 @@ from dpproxy.mechanisms.groups import int64, positions
 from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, MechanismError, Noise, Released, saturate, truncated
 from dpproxy.mechanisms.quantiles import quantiles
 from dpproxy.privacy.measurement import Basis, Measurement, Selection, Top
-from dpproxy.privacy.noise_error import deviation
 
 
 def release(measurement: Measurement, exact: Exact, noise: Noise, found: FoundGroups | None = None) -> Released:
@@ -60,13 +59,15 @@ def release(measurement: Measurement, exact: Exact, noise: Noise, found: FoundGr
 
 
 def _stepped(measurement: Measurement, index: int, parts: list[Int64], noise: Noise) -> list[Int64]:
-    """A basis measured in steps, put together from noisy columns: what is shown, the same unsmoothed, the last step."""
+    """A basis measured in steps, put together from noisy columns: what is shown, the same unsmoothed, the last step, and what is
+    in later ones."""
     basis = measurement.bases[index]
     drawn = step_columns.folded(parts)
     noisy = np.split(_noised(measurement, index, np.concatenate(drawn), noise), len(drawn))
-    found = step_columns.together(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed)
+    found = step_columns.together(step_columns.steps_of(basis, noisy))
     last = np.full(found.raw.size, found.last, dtype=np.int64)
-    return [_rounded(found.value, basis), _rounded(found.raw, basis), last]
+    later = np.where(found.later < step_columns.UNKNOWN, _rounded(found.later, basis), step_columns.UNKNOWN)
+    return [_rounded(found.value, basis), _rounded(found.raw, basis), last, later]
 
 
 def _released_top(measurement: Measurement, top: Top, table: pa.Table, parts: list[list[Int64]], noise: Noise) -> Released:

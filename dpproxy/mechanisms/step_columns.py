@@ -24,6 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dpproxy.mechanisms.noise import Int64
+from dpproxy.privacy.measurement import Basis
+from dpproxy.privacy.noise_error import deviation
 
 # How many rows each group has in each step of size, guessed from noisy columns: by the step below, but for groups that differ.
 #
@@ -179,12 +181,13 @@ _HELD = 2**58  # of each upper step: all together, and the first, stay within 64
 
 @dataclass(frozen=True)
 class Together:
-    """Steps are added up to `value` and `raw` of each group, in the unit of the first step; `last`: the step up to which they
-    go."""
+    """Steps are added up to `value` and `raw` of each group, in the unit of the first step; `last`: the step up to which `raw`
+    goes. `later`: what all later steps hold, as far as noise lets it be known: `raw` and `later` are about all rows."""
 
     value: Int64
     raw: Int64
     last: int
+    later: Int64
 
 
 def folded(columns: list[Int64]) -> list[Int64]:
@@ -198,18 +201,52 @@ def folded(columns: list[Int64]) -> list[Int64]:
     return [*columns[: count - 1], rest]
 
 
-def together(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) -> Together:
-    """Put together the noisy columns of all steps, each with noise of that standard deviation. `signed`: groups may have less
-    than nothing."""
-    matrix = np.array(noisy, dtype=np.float64)
-    last = _last(matrix / deviation, laplace, signed)
-    raw = noisy[0] + _added(matrix[1 : last + 1])
-    if signed:
-        return Together(raw.copy(), raw, last)
-    found = profiles(matrix, deviation, laplace)
+@dataclass(frozen=True)
+class Steps:
+    """The noisy columns of all steps of a basis, each with noise of that standard deviation. `signed`: groups may have less than
+    nothing. `whole`: how many steps there were before some were put into the last one (`folded`)."""
+
+    noisy: list[Int64]
+    deviation: float
+    laplace: bool
+    signed: bool
+    whole: int
+
+
+def steps_of(basis: Basis, noisy: list[Int64]) -> Steps:
+    """Return the steps of a basis, of which so many noisy columns were drawn."""
+    return Steps(noisy, deviation(basis) * basis.fine, basis.mechanism == "laplace", basis.signed, basis.steps)
+
+
+def together(steps: Steps) -> Together:
+    """Put the steps together."""
+    matrix = np.array(steps.noisy, dtype=np.float64)
+    last = _last(matrix / steps.deviation, steps.laplace, steps.signed)
+    raw = steps.noisy[0] + _added(matrix[1 : last + 1])
+    later = _later(steps, matrix, last)
+    if steps.signed:
+        return Together(raw.copy(), raw, last, later)
+    found = profiles(matrix, steps.deviation, steps.laplace)
     shown = max(last, _reached([p.evidence for p in found]))
     rows = np.array([p.value if j <= shown else p.own for j, p in enumerate(found)])
-    return Together(noisy[0] + _added(rows[1:]), raw, last)
+    return Together(steps.noisy[0] + _added(rows[1:]), raw, last, later)
+
+
+UNKNOWN = 2**60
+"""`Together.later` where nothing is known of it."""
+
+
+def _later(steps: Steps, matrix: Float64, last: int) -> Int64:
+    """What steps beyond `last` hold, in the unit of the first. Where several are in one column, each of its numbers is taken for
+    one of the very last step: of what is not negative there is no more. Of both signs nothing is known then."""
+    kept, size = len(matrix), matrix.shape[1]
+    powers = 2.0 ** np.array([*range(kept - 1), steps.whole - 1])
+    if kept < steps.whole and steps.signed:
+        return np.full(size, UNKNOWN, dtype=np.int64)
+    later = (matrix * powers[:, None])[last + 1 :].sum(axis=0)
+    if kept < steps.whole and last == kept - 1:  # it is taken, as if it were all of the least step in it
+        later = later + matrix[last] * (powers[last] - 2.0**last)
+    return np.asarray(np.clip(np.rint(later), -UNKNOWN, UNKNOWN).astype(np.int64))
 
 
 def _added(upper: Float64) -> Int64:

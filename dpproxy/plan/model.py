@@ -53,11 +53,12 @@ class Array:
 class Typical:
     """An aggregate whose error can be told from what is released (`plan.report.typical_error`): a column times a constant, or
     made of a count and a centred sum, in grid units: of the sum, the mean (`center` + sum / count) or the total (sum + `center` *
-    count). `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `step` is the column that
-    says which is the last. `cells`: where sums of groups are asked for, how many are in one typically; the deviation is that of
-    such. `span`: a mean is known to lie as close to its centre without any data. Of a `statistic` of moments
-    (`plan.report.moment_errors`), `grids` and `centers` are those of its columns. Of what is selected by rank or frequency it is
-    told by how many rows it may be displaced: `ranks`; its column, if it has one, counts the rows (`plan.report.rank_errors`)."""
+    count). `deviations`: of the noise of its `columns`, in grid units; of the first step alone where `steps` are the columns
+    that say which is the last of each (None: it has one). `cells`: where sums of groups are asked for, how many are in one
+    typically; the deviation is that of such. `span`: a mean is known to lie as close to its centre without any data. Of a
+    `statistic` of moments (`plan.report.moment_errors`), `grids` and `centers` are those of its columns. Of what is selected by
+    rank or frequency it is told by how many rows it may be displaced: `ranks`; its column, if it has one, counts the rows
+    (`plan.report.rank_errors`)."""
 
     label: str
     kind: Literal["linear", "mean", "total", "moments", "ranks", "frequency"]
@@ -65,7 +66,7 @@ class Typical:
     columns: tuple[int, ...]
     deviations: tuple[float, ...]
     center: int = 0
-    step: int | None = None
+    steps: tuple[int | None, ...] = ()
     span: float = math.inf
     statistic: str = ""
     grids: tuple[float, ...] = ()

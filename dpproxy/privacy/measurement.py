@@ -14,6 +14,9 @@ from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.running_sums import Running
 from dpproxy.sql.template import Param, Template, Text
 
+EXTRA = 3
+"""Columns that are released in addition to one with steps (`Measurement.stepped`)."""
+
 
 @dataclass(frozen=True)
 class Key:
@@ -224,13 +227,13 @@ class Measurement:
 
     @property
     def stepped(self) -> tuple[int, ...]:
-        """List the bases of several steps, by number. Of each, two more columns are released, after all others: its value with
-        no group's noise smoothed by others', and the number of the last step that is in it."""
+        """List the bases of several steps, by number. Of each, three more columns are released, after all others: its value with
+        no group's noise smoothed by others', the number of the last step that is in it, and what all later steps hold."""
         return tuple(i for i, basis in enumerate(self.bases) if basis.steps > 1)
 
     def step_column(self, basis: int) -> int | None:
-        """Return where the first of the two stands among the released columns that are no keys; None for bases without steps."""
+        """Return where the first of the three stands among released columns that are no keys; None for bases without steps."""
         if self.bases[basis].steps == 1:
             return None
         drawn = sum(max(len(s.fractions), 1) for s in self.selections)
-        return len(self.bases) + drawn + 2 * self.stepped.index(basis)
+        return len(self.bases) + drawn + EXTRA * self.stepped.index(basis)

@@ -21,7 +21,7 @@ from dpproxy.amounts import MICRO
 from dpproxy.backends.base import BackendError
 from dpproxy.mechanisms.noise import Int64, Released
 from dpproxy.plan.model import Plan
-from dpproxy.privacy.measurement import Accept, Measurement, Names
+from dpproxy.privacy.measurement import EXTRA, Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws
 from dpproxy.reuse.data_epoch import Epoch, Refreshed
 from dpproxy.reuse.matching import Asked, Groups, Origin, StoredRelease, name
@@ -251,8 +251,8 @@ class AnswerLookup:
         for s in m.selections:
             noise += [Fraction(MICRO, s.epsilon // draws(s.fractions))] * max(len(s.fractions), 1)
         for i in m.stepped:  # what is known of the basis is as exact as the basis
-            mechanisms += [m.bases[i].mechanism] * 2
-            noise += [noise[i]] * 2
+            mechanisms += [m.bases[i].mechanism] * EXTRA
+            noise += [noise[i]] * EXTRA
 
         where = (self.dataset, self.reuse.ledger if self.reuse is not None else "", self.epoch or "")
 

@@ -263,7 +263,7 @@ class Seen:
             except (EOFError, TimeoutError):
                 return
             text = str(read_report(payload)) if tag in (b"E", b"N") else payload.decode() if tag == b"C" else ""
-            by_the_answer = re.sub("typical error [^;]*(; mostly noise[^;]*)?", "typical error", text)
+            by_the_answer = re.sub("(typical error [^;]*(; mostly noise[^;]*)?|mostly noise[^;]*)", "typical error", text)
             self.messages.append((Steps.passed - self._begun, tag, by_the_answer))
 
     def answers(self) -> int:

@@ -55,6 +55,10 @@ def exact(columns: npt.NDArray[np.int64]) -> Exact:
     return Exact((pa.table({"k0": names} | {f"b0s{j}": pa.array(c, pa.int64()) for j, c in enumerate(columns)}),))
 
 
+def put(noisy: list[Int64], deviation: float, laplace: bool, signed: bool) -> step_columns.Together:
+    return step_columns.together(step_columns.Steps(noisy, deviation, laplace, signed, len(noisy)))
+
+
 def columns(*rows: list[int]) -> npt.NDArray[np.int64]:
     return np.array([*rows, *([[0] * len(rows[0])] * (COUNT - len(rows)))], dtype=np.int64)
 
@@ -62,7 +66,7 @@ def columns(*rows: list[int]) -> npt.NDArray[np.int64]:
 def test_without_noise_the_steps_are_added_up() -> None:
     given = columns([50_000, 70_000], [30_000, 42_000], [20_000, 28_000])
     released = release(measured(basis()), exact(given), Still())
-    assert [v.tolist() for v in released.values] == [[190_000, 266_000], [190_000, 266_000], [2, 2]]
+    assert [v.tolist() for v in released.values] == [[190_000, 266_000], [190_000, 266_000], [2, 2], [0, 0]]
 
 
 class Dice(Still):
@@ -85,16 +89,16 @@ def test_shifted_dice_for_steps(by: int, mechanism: Name, signed: bool) -> None:
     """What is shown is put together of columns each of which the dice have moved: no step passes by the noise."""
     one, given = basis(mechanism, signed), columns([50, 70], [30, 42], [20, 28])
     released = release(measured(one), exact(given), Dice(by))
-    moved = step_columns.together([c + by for c in given], deviation(one) * one.fine, mechanism == "laplace", signed)
+    moved = put([c + by for c in given], deviation(one) * one.fine, mechanism == "laplace", signed)
     last = [moved.last] * 2
-    assert [v.tolist() for v in released.values] == [moved.value.tolist(), moved.raw.tolist(), last]
+    assert [v.tolist() for v in released.values] == [moved.value.tolist(), moved.raw.tolist(), last, moved.later.tolist()]
     assert last == [COUNT - 1] * 2 or (by < 0 and not signed), "dice as far as that are seen in the last step"
 
 
 def test_without_noise_groups_unlike_are_off_by_less_than_it() -> None:
     given = columns([50_000, 70_000], [30_000, 40_000], [20_000, 9_000])
     released = release(measured(basis()), exact(given), Still())
-    assert [v.tolist() for v in released.values[1:]] == [[190_000, 186_000], [2, 2]]
+    assert [v.tolist() for v in released.values[1:]] == [[190_000, 186_000], [2, 2], [0, 0]]
     assert np.abs(released.values[0] - released.values[1]).max() < float(basis().scale) * step_growth(2)
 
 
@@ -102,13 +106,13 @@ def test_without_noise_groups_unlike_are_off_by_less_than_it() -> None:
 @pytest.mark.parametrize("steps", [1, COUNT])
 @pytest.mark.parametrize("groups", [0, 1])
 def test_no_group_and_one_step(groups: int, steps: int, signed: bool) -> None:
-    found = step_columns.together([np.zeros(groups, dtype=np.int64)] * steps, 10.0, False, signed)
+    found = put([np.zeros(groups, dtype=np.int64)] * steps, 10.0, False, signed)
     assert (found.value.tolist(), found.raw.tolist(), found.last) == ([0] * groups, [0] * groups, 0)
 
 
 def test_nobody_beyond_the_first_step() -> None:
     released = release(measured(basis()), exact(columns([50_000, 70_000])), Still())
-    assert [v.tolist() for v in released.values] == [[50_000, 70_000], [50_000, 70_000], [0, 0]]
+    assert [v.tolist() for v in released.values] == [[50_000, 70_000], [50_000, 70_000], [0, 0], [0, 0]]
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
@@ -165,10 +169,7 @@ def test_steps_that_are_hardly_seen_leave_intervals_as_they_are_told(laplace: bo
             noise = (
                 rng.laplace(0, sigma / math.sqrt(2), (releases, COUNT)) if laplace else rng.normal(0, sigma, (releases, COUNT))
             )
-            found = [
-                step_columns.together([np.rint(x[None]).astype(np.int64) for x in truth + row], sigma, laplace, False)
-                for row in noise
-            ]
+            found = [put([np.rint(x[None]).astype(np.int64) for x in truth + row], sigma, laplace, False) for row in noise]
             bounded = np.array([(truth * 2.0 ** np.arange(COUNT))[: f.last + 1].sum() for f in found])
             off = np.abs(np.array([int(f.raw[0]) for f in found]) - bounded)
             held.append(np.mean(off <= half * np.array([step_growth(f.last) for f in found])))
@@ -185,7 +186,7 @@ def test_groups_alike_are_smoothed_and_one_that_is_not_is_left() -> None:
     errors, raw = [], []
     for _ in range(200):
         noisy = [np.rint(row + rng.normal(0, sigma, 20)).astype(np.int64) for row in given]
-        found = step_columns.together(noisy, sigma, False, False)
+        found = put(noisy, sigma, False, False)
         whole = sum(row * 2**j for j, row in enumerate(given))
         errors.append(found.value - whole)
         raw.append(found.raw - whole)
@@ -203,9 +204,7 @@ def errors_of(given: npt.NDArray[np.float64], sigma: float, releases: int = 200)
     rng, off = np.random.default_rng(6), []
     whole = sum(row * 2**j for j, row in enumerate(given))
     for _ in range(releases):
-        found = step_columns.together(
-            [np.rint(row + rng.normal(0, sigma, row.size)).astype(np.int64) for row in given], sigma, False, False
-        )
+        found = put([np.rint(row + rng.normal(0, sigma, row.size)).astype(np.int64) for row in given], sigma, False, False)
         off.append([found.value - whole, found.raw - whole])
     return np.array(off) / sigma
 
@@ -243,7 +242,7 @@ def test_many_groups_draw_for_fewer_steps() -> None:
 
 def test_huge_values_stay_within_64_bits() -> None:
     top = [np.array([2**62, -(2**62)], dtype=np.int64)] * 12
-    found = step_columns.together(top, 1.0, False, True)
+    found = put(top, 1.0, False, True)
     assert found.last == 11
     assert found.raw[0] > 2**62 > 0 > found.raw[1]
 

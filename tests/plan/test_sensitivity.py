@@ -299,7 +299,7 @@ PLANTED = {
     "small groups are returned": (BY_CATEGORY, _without(r" HAVING count\(\*\) >= 3", "")),
     "counts are not scaled": (WHOLE, _without(r"CASE WHEN s0 <= 4 THEN (.*?) ELSE .*? END AS p0", r"\1 AS p0")),
     "sums are not scaled": (WHOLE, _without(r"CASE WHEN s1 <= 16777216 THEN (.*?) ELSE .*? END AS p1", r"\1 AS p1")),
-    "means are not scaled": (WHOLE, _without(r"(AS p2, )CASE WHEN s2 <= 4 THEN (.*?) ELSE .*? END AS p3", r"\1\2 AS p3")),
+    "sums of means are not scaled": (WHOLE, _without(r"CASE WHEN s3 <= 16777216 THEN (.*?) ELSE .*? END AS p3", r"\1 AS p3")),
     "weights are not scaled": (WHOLE, _without(r"CASE WHEN s4 <= 1 THEN (.*?) ELSE .*? END AS y4", r"\1 AS y4")),
     "weights are not scaled in the first round": (
         WHOLE,

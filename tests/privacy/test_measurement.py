@@ -38,10 +38,10 @@ def test_groups_that_are_chosen_bound_what_a_unit_reaches(k: int, wanted: int) -
 
 
 def released(made: Measurement) -> list[str]:
-    """The order of released columns, written down a second time: bases, what is selected, then two more a basis of steps."""
+    """The order of released columns, written down a second time: bases, what is selected, then three more a basis of steps."""
     names = [f"b{i}" for i in range(len(made.bases))]
     names += [f"s{i}f{j}" for i, s in enumerate(made.selections) for j in range(len(s.fractions) or 1)]
-    return names + [f"b{i} {what}" for i, b in enumerate(made.bases) if b.steps > 1 for what in ("raw", "last")]
+    return names + [f"b{i} {what}" for i, b in enumerate(made.bases) if b.steps > 1 for what in ("raw", "last", "later")]
 
 
 @pytest.mark.parametrize("selections", [(), (selection(),), (selection(Fraction(0), Fraction(1, 2)), selection())])
@@ -52,5 +52,5 @@ def test_where_the_columns_of_steps_stand(selections: tuple[Selection, ...]) -> 
     for i in (0, 2):
         at = made.step_column(i)
         assert at is not None
-        assert order[at : at + 2] == [f"b{i} raw", f"b{i} last"]
+        assert order[at : at + 3] == [f"b{i} raw", f"b{i} last", f"b{i} later"]
     assert made.step_column(1) is None

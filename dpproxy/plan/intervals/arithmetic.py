@@ -85,9 +85,16 @@ def noisy(index: int) -> Range:
     return Range(x, f"({x} - {n})", f"({x} + {n})", x)
 
 
+def positive_part(a: Range) -> Range:
+    """Show what is not negative as 0 where noise took it below. Its high end is as far above what is shown as it was above what
+    was drawn: one that noise took far below 0 would be told as exactly 0 otherwise. `free` is as it was drawn."""
+    value = f"GREATEST({a.value}, 0)"
+    high = _known(f"({value} + ({a.high} - {a.value}))", a.high)
+    return replace(a, value=value, low=f"GREATEST({a.low}, 0)", high=high, positive=True, low_needs=NONE)
+
+
 def count(index: int) -> Range:
-    """Enclose a released count: not negative. Its high end is as far above what is shown as noise goes: one that noise took far
-    below 0 would be told as exactly 0 otherwise."""
+    """Enclose a released count: see `positive_part`."""
     x = basis(index)
     value = f"GREATEST({x.value}, 0)"
     return Range(value, f"GREATEST({x.low}, 0)", f"({value} + {{h{index}}})", x.free, True, (), True, NONE, x.high_needs)

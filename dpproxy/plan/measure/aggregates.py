@@ -22,14 +22,14 @@ from dpproxy.plan.measure import (
     selections,
 )
 from dpproxy.plan.measure.output_weights import Kind, Output
-from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec
+from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec, Sure
 from dpproxy.plan.properties.cardinality import most_distinct
 from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.plan.properties.grid import grid_of
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, decimal
-from dpproxy.tree.expr import Agg, Expr, Lit, Ref
+from dpproxy.tree.expr import Agg, Case, Expr, Lit, Ref, conjunction
 from dpproxy.tree.interval import OPEN, Interval
 
 LIMIT = 2**62  # basis columns stay within it
@@ -73,23 +73,24 @@ def measured_aggregate(
     shared: frozenset[Counted] = frozenset(),
     steps: int = GRID_STEPS[0],
     is_key: Callable[[Expr], bool] = lambda _: False,
+    whole: bool = False,
 ) -> Measured:
     """Return the bases and formula of one aggregate. `shared`: see `companions`; `steps`: of grids; `is_key`: whether no two
-    rows share a value other than NULL. Raises Refusal."""
+    rows share a value other than NULL; `whole`: contributions are measured in steps of size (`moments`). Raises Refusal."""
     if agg.name == "count":
         return _count(agg, label, is_unit, is_key)
     if agg.name in ("sum", "avg"):
         if agg.distinct:
             return (_sum_of_distinct if agg.name == "sum" else _avg_of_distinct)(agg, label, steps)
         if durations.is_duration(agg.args[0]):
-            return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps))
-        if agg.name == "sum" and (times := _constant(agg.args[0])) is not None:
-            return _count_times(agg, label, times)
+            return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps, whole))
+        if agg.name == "sum" and (counted := _counted_cases(agg)) is not None:
+            return _count_times(*counted, label)
         if agg.name == "sum":
             return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
-        return _avg(agg, label, steps)
+        return _avg(agg, label, steps, whole)
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
-        bases, found, type_, weights = moments.moments(agg.name, _arguments(agg), agg.where, label, steps)
+        bases, found, type_, weights = moments.moments(agg.name, _arguments(agg), agg.where, label, steps, whole)
         return replace(_measured(bases, found, type_, "derived", weights), statistic=agg.name)
     if agg.name in ("min", "max", "percentile_cont", "percentile_disc", "mode"):
         selection, single, type_ = selections.selected(agg, label)
@@ -100,11 +101,13 @@ def measured_aggregate(
     raise _refused(agg.name, unit_name)
 
 
-def needed_bases(agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int) -> tuple[BasisSpec, ...]:
+def needed_bases(
+    agg: Agg, is_unit: Callable[[Expr], bool], shared: frozenset[Counted], steps: int, whole: bool = False
+) -> tuple[BasisSpec, ...]:
     """Return the bases of `measured_aggregate` alone, without formulas that are long. Raises Refusal as it does."""
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
-        return moments.needed(agg.name, _arguments(agg), agg.where, "", steps)
-    return measured_aggregate(agg, "", "", is_unit, shared, steps).bases
+        return moments.needed(agg.name, _arguments(agg), agg.where, "", steps, whole)
+    return measured_aggregate(agg, "", "", is_unit, shared, steps, whole=whole).bases
 
 
 def _arguments(agg: Agg) -> list[Expr]:
@@ -194,7 +197,32 @@ def _constant(value: Expr) -> Fraction | None:
     return number if number is not None and 0 < number <= LARGEST_FACTOR else None
 
 
-def _count_times(agg: Agg, label: str, times: Fraction) -> Measured:
+def _counted_cases(agg: Agg) -> tuple[Agg, Fraction] | None:
+    """A sum in which each row counts for a constant or for nothing, as that of `CASE WHEN c THEN 1 ELSE 0 END`: the aggregate
+    with the rows that count as its FILTER, and the constant. None for others."""
+    value = agg.args[0]
+    if (times := _constant(value)) is not None:
+        return agg, times
+    if not isinstance(value, Case) or len(value.whens) != 1 or not _nothing(value.default):
+        return None
+    ((condition, result),) = value.whens
+    times = _constant(result)
+    if times is None:
+        return None
+    where = conjunction((*((agg.where,) if agg.where is not None else ()), condition))
+    return replace(agg, where=where), times
+
+
+def _nothing(value: Expr | None) -> bool:
+    """Whether it adds nothing to a sum: NULL, or 0."""
+    if value is None:
+        return True
+    if not isinstance(value, Lit):
+        return False
+    return value.text is None or (value.type in NUMBERS and literal_number(value.type, value.text) == 0)
+
+
+def _count_times(agg: Agg, times: Fraction, label: str) -> Measured:
     """SUM of a constant: so many times the rows there are. It shares their count."""
     type_ = sum_type(agg.args[0].type)
     found = _scaled(COUNTED, times, type_)
@@ -219,8 +247,13 @@ def _sum(agg: Agg, label: str, steps: int) -> Measured:
     sure = facts(value).sure
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid, sure=sure)
     type_ = sum_type(value.type)
-    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0 and sure[0])
+    found = _scaled(_signed(lo, sure), grid, type_)
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
+
+
+def _signed(lo: int, sure: Sure) -> Range:
+    """Basis 0, which is not negative where it is a fact that its values are not."""
+    return arithmetic.count(0) if lo >= 0 and sure[0] else arithmetic.basis(0)
 
 
 def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
@@ -230,10 +263,8 @@ def _sum_of_mean(agg: Agg, label: str, steps: int) -> Measured:
     middle = (lo + hi) // 2
     type_ = sum_type(value.type)
     found = _sum_about(middle, arithmetic.basis, grid, type_)
-    if (
-        lo >= 0 and facts(value).sure[0]
-    ):  # rows left out do not make the sum less than what is there, whatever they do to its parts
-        found = replace(arithmetic.whichever(_sum_about(middle, arithmetic.noisy, grid, type_), found), positive=True)
+    if lo >= 0 and facts(value).sure[0]:  # rows left out do not make the sum less than it is, whatever they do to its two parts
+        found = arithmetic.positive_part(arithmetic.whichever(_sum_about(middle, arithmetic.noisy, grid, type_), found))
     usual = output_weights.typical(lo, hi)
     weights = (float(abs(middle) / usual), float(max(hi - middle, middle - lo) / usual))
     return _measured(moments.mean_bases(value, agg.where, label, steps), found, type_, "total", weights)
@@ -255,7 +286,7 @@ def _sum_of_distinct(agg: Agg, label: str, steps: int) -> Measured:
     lo, hi, grid = grid_of(value, steps)
     type_ = sum_type(value.type)
     sure = facts(value).sure
-    found = replace(_scaled(arithmetic.basis(0), grid, type_), positive=lo >= 0 and sure[0])
+    found = _scaled(_signed(lo, sure), grid, type_)
     spec = BasisSpec("distinct_sum", value, agg.where, label, lo, hi, grid, most=most_distinct(value), sure=sure)
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
 
@@ -285,12 +316,13 @@ def _scaled(a: Range, grid: Fraction, type_: str) -> Range:
     return arithmetic.rising(product, cast)
 
 
-def _avg(agg: Agg, label: str, steps: int) -> Measured:
+def _avg(agg: Agg, label: str, steps: int, whole: bool) -> Measured:
     """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
     value = bounded_argument(agg)
-    rows, total = moments.mean_bases(value, agg.where, label, steps)
+    rows, total = moments.mean_bases(value, agg.where, label, steps, whole)
     lo, hi, _ = grid_of(value, steps)
-    return _mean(rows, total, Interval(lo * total.grid, hi * total.grid), value.type, output_weights.mean(lo, hi))
+    weights = output_weights.quotient(lo, hi, total.shift) if whole else output_weights.mean(lo, hi)
+    return _mean(rows, total, Interval(lo * total.grid, hi * total.grid), value.type, weights)
 
 
 def _avg_of_distinct(agg: Agg, label: str, steps: int) -> Measured:

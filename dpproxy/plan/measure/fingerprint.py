@@ -102,7 +102,7 @@ def _selections(compiler: Compiler, by_name: Keys, compiled: Compiled) -> list[_
 def _steps(columns: Sequence[_Column], compiled: Compiled) -> list[_Column]:
     """Columns released in addition to basis columns with steps."""
     stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
-    return [_Column(f"{what} of {columns[i].name}") for i in stepped for what in ("raw", "last step")]
+    return [_Column(f"{what} of {columns[i].name}") for i in stepped for what in ("raw", "last step", "later steps")]
 
 
 def _fields(name: str, value: Bounding | ContributionLimits) -> str:

@@ -3,6 +3,11 @@
 Knows: which centred moments each statistic needs and its formula over them. Must not know: noise, engines. Values are centred
 at the middle of their bounds, squares again at the middle of theirs, so that every moment is symmetric about 0 and has the
 least sensitivity; all statistics of the same inputs share them. Results are clamped to their feasible sets.
+
+Where a person's rows weigh together over all groups (`whole`: `bounds: { rows: n }`), moments are measured in steps of their own
+size, as counts and sums are (`engines.norm_scaling`). What counts then is how large they are, not how large they may be: values
+are taken from the number of their bounds that is nearest to 0, and squares as they are. So no moment is less than nothing, where
+the bounds have one sign; the first is the one of sum(x); and the noise of avg(x) is that of sum(x) / count(*).
 """
 
 from __future__ import annotations
@@ -45,9 +50,10 @@ class Centred:
         return all(self.sure)
 
 
-def centred(value: Expr, steps: int) -> Centred:
+def centred(value: Expr, steps: int, whole: bool = False) -> Centred:
+    """Return a value about the middle of its bounds; about the number nearest to 0 in them where contributions are `whole`."""
     lo, hi, grid = grid_of(value, steps)
-    middle = (lo + hi) // 2
+    middle = min(max(lo, 0), hi) if whole else (lo + hi) // 2
     center = middle * grid
     half = max(hi - middle, middle - lo) * grid
     centred = value if center == 0 else Call(value.type, "-", (value, Lit(_literal_type(value), decimal(center))))
@@ -61,10 +67,10 @@ def _literal_type(value: Expr) -> str:
 Found = tuple[tuple[BasisSpec, ...], Range, str, tuple[float, ...]]
 
 
-def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> Found:
+def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int, whole: bool = False) -> Found:
     """Return the bases, formula and PostgreSQL type of a statistic, and the weights of its bases. Raises Refusal for wrong
     arguments."""
-    inputs, bases = _needed(name, arguments, where, label, steps)
+    inputs, bases = _needed(name, arguments, where, label, steps, whole)
     if name in SINGLE:
         weights = output_weights.DEVIATION if name.startswith("stddev") else output_weights.VARIANCE
         return bases, *_single(name, inputs[0], bases[2]), weights
@@ -77,32 +83,34 @@ def moments(name: str, arguments: Sequence[Expr], where: Expr | None, label: str
     return tuple(bases[i] for i in places), formula, type_, tuple(_weight(name, i) for i in places)
 
 
-def needed(name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, ...]:
+def needed(
+    name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int, whole: bool = False
+) -> tuple[BasisSpec, ...]:
     """Return the bases alone, for a tenth of the work. Raises Refusal as `moments` does."""
-    bases = _needed(name, arguments, where, label, steps)[1]
+    bases = _needed(name, arguments, where, label, steps, whole)[1]
     return bases if name in SINGLE else tuple(bases[i] for i in used(name))
 
 
 def _needed(
-    name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int
+    name: str, arguments: Sequence[Expr], where: Expr | None, label: str, steps: int, whole: bool
 ) -> tuple[list[Centred], tuple[BasisSpec, ...]]:
     """The inputs and what is summed of them: of two also what the statistic does not use, in places of their own."""
     wanted = 1 if name in SINGLE else 2
     if len(arguments) != wanted:
         raise unsupported(f"{name}() with {len(arguments)} arguments", OTHER_ARGUMENTS)
-    inputs = [centred(a, steps) for a in arguments]
+    inputs = [centred(a, steps, whole) for a in arguments]
     if wanted == 1:
-        squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]))
-        return inputs, (*mean_bases(arguments[0], where, label, steps), squares)
+        squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]), whole)
+        return inputs, (*mean_bases(arguments[0], where, label, steps, whole), squares)
     y, x = inputs
     present = tuple(Call("bool", "is_not_null", (i.value,)) for i in inputs if facts(i.value).nullable)
     condition = conjunction((*((where,) if where is not None else ()), *present))
     count = BasisSpec("count", None, condition, f"count for {label}", mean=True)
-    bases = [count, *(_first(i, condition, f"centred sum of {n} for {label}") for n, i in (("y", y), ("x", x)))]
+    bases = [count, *(_first(i, condition, f"centred sum of {n} for {label}", None, whole) for n, i in (("y", y), ("x", x)))]
     if name not in ("regr_count", "regr_avgx", "regr_avgy"):
-        bases.append(_cross(y, x, condition, f"products of y and x for {label}", steps))
-        bases.append(_square(y, condition, f"centred squares of y for {label}", steps))
-        bases.append(_square(x, condition, f"centred squares of x for {label}", steps))
+        bases.append(_cross(y, x, condition, f"products of y and x for {label}", steps, whole))
+        bases.append(_square(y, condition, f"centred squares of y for {label}", steps, None, whole))
+        bases.append(_square(x, condition, f"centred squares of x for {label}", steps, None, whole))
     return inputs, tuple(bases)
 
 
@@ -129,10 +137,10 @@ def _weight(name: str, index: int) -> float:
     return squares if index > 3 else output_weights.COVARIANCE[index]
 
 
-def mean_bases(value: Expr, where: Expr | None, label: str, steps: int) -> tuple[BasisSpec, BasisSpec]:
+def mean_bases(value: Expr, where: Expr | None, label: str, steps: int, whole: bool = False) -> tuple[BasisSpec, BasisSpec]:
     """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
     counted = _counted(value)
-    first = _first(centred(value, steps), where, f"centred sum for {label}", counted)
+    first = _first(centred(value, steps, whole), where, f"centred sum for {label}", counted, whole)
     return BasisSpec("count", counted, where, f"count for {label}", mean=True), first
 
 
@@ -140,25 +148,28 @@ def _counted(value: Expr) -> Expr | None:
     return value if facts(value).nullable else None
 
 
-def _first(i: Centred, where: Expr | None, label: str, counted: Expr | None = None) -> BasisSpec:
-    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, True, counted, sure=i.sure)
+def _first(i: Centred, where: Expr | None, label: str, counted: Expr | None, whole: bool) -> BasisSpec:
+    label = label.replace("centred sum", "sum") if whole and not i.center else label
+    rest = None if whole else counted
+    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, not whole, rest, sure=i.sure)
 
 
-def _square(i: Centred, where: Expr | None, label: str, steps: int, counted: Expr | None = None) -> BasisSpec:
-    """Sum of (x - c)^2 - half^2/2, on a grid of its own."""
+def _square(i: Centred, where: Expr | None, label: str, steps: int, counted: Expr | None, whole: bool) -> BasisSpec:
+    """Sum of (x - c)^2 - half^2/2, on a grid of its own; where contributions are whole, of (x - c)^2."""
     top = i.half * i.half
     lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
-    middle = (lo + hi) // 2
+    middle = 0 if whole else (lo + hi) // 2
     square = Call("float8", "square", (i.centred,))
-    ends = True, i.both  # what is held nearer the centre has a lesser square
-    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, True, counted, sure=ends)
+    ends, rest = (True, i.both), None if whole else counted  # what is held nearer the centre has a lesser square
+    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, not whole, rest, sure=ends)
 
 
-def _cross(y: Centred, x: Centred, where: Expr | None, label: str, steps: int) -> BasisSpec:
+def _cross(y: Centred, x: Centred, where: Expr | None, label: str, steps: int, whole: bool) -> BasisSpec:
+    corners = [a * b * y.grid * x.grid for a in (y.lo, y.hi) for b in (x.lo, x.hi)]
     top = y.half * x.half
-    lo, hi, grid = on_grid(-top, top, y.grid * x.grid, steps)
+    lo, hi, grid = on_grid(min(corners) if whole else -top, max(corners) if whole else top, y.grid * x.grid, steps)
     product, sure = Call("float8", "*", (_float(y.centred), _float(x.centred))), (y.both and x.both,) * 2
-    return BasisSpec("sum", product, where, label, lo, hi, grid, mean=True, sure=sure)
+    return BasisSpec("sum", product, where, label, lo, hi, grid, mean=not whole, sure=sure)
 
 
 def _float(expr: Expr) -> Expr:
@@ -172,8 +183,8 @@ def _present() -> Range:
 
 def _mean(index: int, i: Centred) -> Range:
     """The mean of x - c."""
-    bound = decimal(i.half)
-    return arithmetic.named(arithmetic.clamped(_per_row(index, i.grid), f"-{bound}", bound, i.sure))
+    low, high = (Fraction(0) if i.lo >= 0 else -i.half, Fraction(0) if i.hi <= 0 else i.half)
+    return arithmetic.named(arithmetic.clamped(_per_row(index, i.grid), decimal(low), decimal(high), i.sure))
 
 
 def _per_row(index: int, grid: Fraction) -> Range:

@@ -99,6 +99,12 @@ def total(lo: int, hi: int) -> float:
     return float(max(abs(lo), abs(hi)) / typical(lo, hi))
 
 
+def quotient(lo: int, hi: int, center: int) -> tuple[float, float]:
+    """Weigh an AVG's count and its sum about a centre at an end of lo..hi, or in it."""
+    usual, own = typical(lo, hi), typical(lo - center, hi - center)
+    return float(own / usual), float(max(hi - center, center - lo) / usual)
+
+
 def mean(lo: int, hi: int) -> tuple[float, float]:
     """Weigh an AVG's count and centred sum: a group's average lies a quarter of the width off the middle."""
     half = Fraction(hi - lo, 2)

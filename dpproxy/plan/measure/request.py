@@ -19,6 +19,11 @@ from dpproxy.tree.relation import Rows
 MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
 
 
+def extra_columns(basis: int) -> tuple[str, ...]:
+    """Name the columns released in addition to a basis column with steps: its raw value, its last step, what is in later ones."""
+    return f"r{basis}", f"t{basis}", f"x{basis}"
+
+
 @dataclass
 class MeasurementRequest:
     """The request is what the SELECT asks for. `keys[i]` is a label and the key's expression, `sets` the keys of each grouping
@@ -58,7 +63,7 @@ class MeasurementRequest:
 
     def basis(self, spec: BasisSpec) -> int:
         """Ask for a basis column, and return its index. Raises Refusal beyond `MAX_COLUMNS`."""
-        if spec.kind == "count" and not self.stepped:
+        if spec.kind == "count":
             spec = replace(spec, mean=False)  # one count serves all
         told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean)
         if told not in self._places:
@@ -78,7 +83,7 @@ class MeasurementRequest:
 
     def step_columns(self) -> list[str]:
         """Return the names of columns released in addition to basis columns with steps: see `Measurement.stepped`."""
-        return [name for i in range(len(self.specs)) if self.in_steps(i) for name in (f"r{i}", f"t{i}")]
+        return [name for i in range(len(self.specs)) if self.in_steps(i) for name in extra_columns(i)]
 
     def selection(self, spec: SelectionSpec) -> list[str]:
         """Ask for a selection, and name its columns, s{selection}_{fraction}."""

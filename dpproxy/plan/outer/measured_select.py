@@ -171,7 +171,9 @@ class SelectRewriter:
         for agg in map(self._bound, calls):
             bases: tuple[BasisSpec, ...] = ()
             with contextlib.suppress(Refusal):  # refused in its place
-                bases = needed_bases(agg, self._is_unit, self.shared, self.queries.context.steps) if agg is not None else ()
+                bases = (
+                    needed_bases(agg, self._is_unit, self.shared, self.queries.context.steps, self.request.stepped) if agg else ()
+                )
             for spec in bases:
                 counted.basis(spec)
 
@@ -312,7 +314,7 @@ class SelectRewriter:
         try:
             context = self.queries.context
             name, steps = context.policy.unit_name, context.steps
-            result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key)
+            result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key, self.request.stepped)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint

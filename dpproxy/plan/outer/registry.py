@@ -19,12 +19,13 @@ from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.moving_constants import moves
-from dpproxy.plan.measure.request import MeasurementRequest
+from dpproxy.plan.measure.request import MeasurementRequest, extra_columns
 from dpproxy.plan.measure.running import running_of
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
 from dpproxy.plan.outer.array_sources import array_source
 from dpproxy.plan.properties import fanout
+from dpproxy.privacy.measurement import EXTRA
 from dpproxy.sql.dialect import copied, position
 from dpproxy.sql.types import wire_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
@@ -157,7 +158,7 @@ class Registry:
         types += [(f"b{i}", "int8") for i in range(len(compiled.specs))]
         types += [(f"s{i}_{j}", "int8") for i, s in enumerate(compiled.selections) for j in range(s.columns)]
         stepped = [i for i, spec in enumerate(compiled.specs) if spec.steps(compiled.bounding) > 1]
-        types += [(name, "int8") for i in stepped for name in (f"r{i}", f"t{i}")]
+        types += [(name, "int8") for i in stepped for name in extra_columns(i)]
         return array_source(alias, self.first_parameter(index), types)
 
     def first_parameter(self, measurement: int) -> int:
@@ -185,6 +186,6 @@ class Registry:
         self.first_array.append(len(self.arrays))
         self.arrays += [Array(wire_type(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
         stepped = sum(spec.steps(compiled.bounding) > 1 for spec in compiled.specs)
-        width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + 2 * stepped
+        width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + EXTRA * stepped
         self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
         return index

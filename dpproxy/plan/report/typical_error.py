@@ -7,6 +7,7 @@ plan and from what was released.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -47,9 +48,9 @@ def _of_groups(what: Typical, values: Values) -> tuple[Float64, Float64] | None:
     first = values[what.columns[0]].astype(float)
     if what.cells:
         return np.abs(first.mean(keepdims=True)) * what.cells, np.array(what.deviations[:1])
+    what = _grown(what, values)
     if what.kind == "linear":
-        grown = 1.0 if what.step is None else step_growth(int(values[what.step][0]))
-        return np.abs(first), np.full(first.size, what.deviations[0] * grown)
+        return np.abs(first), np.full(first.size, what.deviations[0])
     if what.kind == "total":
         value = np.abs(values[what.columns[1]] + what.center * first)
         return value, np.full(first.size, np.hypot(what.deviations[1], what.center * what.deviations[0]))
@@ -58,6 +59,14 @@ def _of_groups(what: Typical, values: Values) -> tuple[Float64, Float64] | None:
     rows = np.maximum(first, 1)
     mean = values[what.columns[1]] / rows
     return np.abs(what.center + mean), np.hypot(what.deviations[1], np.abs(mean) * what.deviations[0]) / rows
+
+
+def _grown(what: Typical, values: Values) -> Typical:
+    """With the deviations of all steps that are in each column."""
+    if not what.steps:
+        return what
+    lasts = (int(values[step][0]) if step is not None else 0 for step in what.steps)
+    return replace(what, deviations=tuple(step_growth(last) * d for last, d in zip(lasts, what.deviations, strict=True)))
 
 
 def _of_moments(what: Typical, values: Values) -> tuple[Float64, Float64]:
@@ -91,19 +100,25 @@ def typical_aggregates(
 def _typical(output: Output, measurement: Measurement, made: Compiled, number: int) -> Typical | None:
     bases, specs = [measurement.bases[i] for i in output.bases], [made.specs[i] for i in output.bases]
     of = (number, output.bases, tuple(map(deviation, bases)))
+    steps = _last_steps(measurement, output.bases)
     if moment_errors.known(output.statistic):
         grids, centers = (tuple(float(x) for x in given) for given in ((s.grid for s in specs), (s.center for s in specs)))
-        return Typical(output.label, "moments", *of, statistic=output.statistic, grids=grids, centers=centers)
+        return Typical(output.label, "moments", *of, steps=steps, statistic=output.statistic, grids=grids, centers=centers)
     if output.kind == "linear" or len(bases) == 1:
         if (sums := typical_sum(bases[0])) is not None:
             cells, spread = sums
             return Typical(output.label, "linear", number, output.bases[:1], (spread,), cells=cells)
-        raw = measurement.step_column(output.bases[0])
-        return Typical(output.label, "linear", *of, step=raw + 1 if raw is not None else None)
+        return Typical(output.label, "linear", *of, steps=steps)
     if output.kind == "mean":
         span = max(abs(specs[1].lo), abs(specs[1].hi))
-        return Typical(output.label, "mean", *of, specs[1].about, span=span)
-    return Typical(output.label, "total", *of, specs[1].shift) if output.kind == "total" else None
+        return Typical(output.label, "mean", *of, specs[1].about, steps, span)
+    return Typical(output.label, "total", *of, specs[1].shift, steps) if output.kind == "total" else None
+
+
+def _last_steps(measurement: Measurement, bases: Sequence[int]) -> tuple[int | None, ...]:
+    """The columns that say which is the last step of each of these; nothing where none has steps."""
+    raw = [measurement.step_column(i) for i in bases]
+    return tuple(None if place is None else place + 1 for place in raw) if any(place is not None for place in raw) else ()
 
 
 def aimable(compiled: Sequence[Compiled]) -> bool:
@@ -126,10 +141,12 @@ def errors_by_label(wanted: Sequence[Typical], values: Mapping[int, Values]) -> 
 
 def typical_errors_told(wanted: Sequence[Typical], values: Mapping[int, Values]) -> str:
     """`typical error 2 % of count(*), 5 % of sum(amount)`, by how many rows percentiles may be displaced, and what is mostly
-    noise; empty when there is nothing to say."""
+    noise: of that no percentage is told, since it would be one of what noise made of the value. Empty when there is nothing to
+    say."""
     seen = [t for t in wanted if t.measurement in values]
-    texts = [f"{percent(error)} of {label}" for label, error in errors_by_label(seen, values).items()]
     noise = [t.label for t in seen if _is_noise(t, values[t.measurement])]
+    known = {label: error for label, error in errors_by_label(seen, values).items() if label not in noise}
+    texts = [f"{percent(error)} of {label}" for label, error in known.items()]
     told = [f"typical error {', '.join(texts[:MOST])}"] if texts else []
     told += rank_errors.told(seen)[:MOST]
     return "; ".join([*told, *([_mostly_noise(noise)] if noise else [])])

@@ -46,6 +46,27 @@ def test_intervals_of_counts_and_sums(stage: Stage, aggregate: str, mechanism: M
     assert answers[:, 3] == pytest.approx(np.std(answers[:, 0]), rel=0.15)
 
 
+POSITIVE = ["count(*)", "sum(income)", "sum(CASE WHEN vip THEN 1 ELSE 0 END)", "sum(DISTINCT income)"]
+
+
+@pytest.mark.parametrize("aggregate", POSITIVE)
+def test_what_cannot_be_negative_is_not_shown_so_and_its_interval_reaches_as_far_up_as_noise(
+    stage: Stage, aggregate: str
+) -> None:
+    made = stage.plan(told(aggregate))
+    ((value, low, high, _),) = stage.answered(made, [np.array([-(10**9)])])
+    assert (value, low) == (0, 0)
+    assert high > 0
+    above = stage.answered(made, [np.array([10**9])])[0]
+    assert above[2] - above[0] == pytest.approx(high, rel=1e-6)
+
+
+@pytest.mark.parametrize("aggregate", ["sum(score)", "sum(income - 5)"])
+def test_what_may_be_negative_is_shown_as_it_is(stage: Stage, aggregate: str) -> None:
+    made = stage.plan(told(aggregate))
+    assert stage.answered(made, [np.array([-(10**9)])])[0][0] < 0
+
+
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
 @pytest.mark.parametrize("aggregate", MEANS)
 def test_intervals_of_means(stage: Stage, aggregate: str, mechanism: Mechanism) -> None:

@@ -64,6 +64,24 @@ def test_a_sum_beside_its_mean_is_not_measured_again(shop_catalog: Catalog) -> N
     assert [b.linf for b in made.measurements[0].bases] == [3, 60]  # a cut count would lose more than it helps
 
 
+@pytest.mark.parametrize(
+    ("value", "where", "times"),
+    [
+        ("CASE WHEN qty > 3 THEN 1 ELSE 0 END", "qty > 3", 1),
+        ("CASE WHEN note = 'x' THEN 1 END", "note = 'x'", 1),
+        ("CASE WHEN paid THEN 2.5 ELSE 0.0 END", "paid", 2.5),
+    ],
+)
+def test_a_sum_of_a_constant_or_nothing_is_a_count(value: str, where: str, times: float, shop_catalog: Catalog) -> None:
+    sql = f"SELECT sum({value}), count(*) FILTER (WHERE {where}) FROM orders"
+    made = plan_harness.plan(sql, shop_catalog)
+    (basis,) = made.measurements[0].bases
+    assert basis.linf == 3, "of a row one"
+    assert bases(made, HEAVY)[0] <= 4
+    other = plan_harness.plan("SELECT sum(CASE WHEN qty > 3 THEN 1 ELSE 2 END) FROM orders", shop_catalog)
+    assert other.measurements[0].bases[0].linf == 6, "of a row two"
+
+
 @pytest.mark.parametrize("others", [0, 4])
 def test_distinct_values_of_one_customer(shop_catalog: Catalog, others: int) -> None:
     """At most the bound, reached when they are the customer's own."""

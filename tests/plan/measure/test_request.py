@@ -35,12 +35,12 @@ def test_equal_columns_are_one() -> None:
     assert not asked.empty
 
 
-def test_one_count_serves_means_too_unless_it_is_stepped() -> None:
+def test_one_count_serves_means_too() -> None:
     mean = replace(COUNT, mean=True)
     asked = request()
     assert asked.basis(mean) == asked.basis(COUNT) == 0
     whole = request(whole=True)
-    assert (whole.basis(mean), whole.basis(COUNT)) == (0, 1)
+    assert (whole.basis(mean), whole.basis(COUNT)) == (0, 0)
     assert [request(*flags).stepped for flags in ((False, False), (True, False), (True, True))] == [False, True, False]
 
 
@@ -54,7 +54,7 @@ def test_columns_beside_those_with_steps() -> None:
     for spec in (COUNT, replace(SUM, mean=True), SUM):
         asked.basis(spec)
     assert [asked.in_steps(i) for i in range(3)] == [True, False, True]
-    assert asked.step_columns() == ["r0", "t0", "r2", "t2"]
+    assert asked.step_columns() == ["r0", "t0", "x0", "r2", "t2", "x2"]
     assert request().step_columns() == []
 
 

@@ -41,7 +41,7 @@ def test_a_slope_of_nothing_is_said_to_be_noise(stage: Stage) -> None:
     (measurement,) = made.measurements
     nothing = tuple(np.zeros(1, dtype=np.int64) for _ in measurement.bases)
     said = typical_errors_told(made.typical, {0: nothing})
-    assert "; mostly noise: regr_slope(income, score), stddev(income), regr_r2(income, score) (a larger" in said
+    assert "mostly noise: regr_slope(income, score), stddev(income), regr_r2(income, score) (a larger" in said
     exact = tuple(np.array([v]) for v in stage._exact(measurement))
     assert "stddev" not in typical_errors_told(made.typical, {0: exact}).partition("mostly noise")[2]
 
