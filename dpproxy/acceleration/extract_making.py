@@ -42,6 +42,7 @@ from dpproxy.backends.duckdb_catalog import fetched
 from dpproxy.backends.postgres import CONNECT_TIMEOUT, RESTRICTED, SESSION, UNQUALIFIED, Isolation, number
 from dpproxy.backends.postgres import backend_error as server_error
 from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Moved, planned, read_csv, whole
+from dpproxy.policy.joined_keys import stored
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.names import quote_name
 from dpproxy.postgres_failures import FAILURES
@@ -159,7 +160,7 @@ async def _read(job: ExtractJob, told: Told) -> tuple[str, str]:
         tables = await whole(stack, partial(_begun, job, "read_committed"), partial(_begun, job), _locks(job), PATIENCE)
         connection = tables.connection
         found = await postgres_catalog.introspect(connection)
-        if any(found.tables.get(table.source.name) != table.source for table in job.tables):
+        if any(found.tables.get(table.source.name) != stored(table.source) for table in job.tables):
             raise CopyError("the tables were changed just now")
         key = job.key(epoch := await _epoch(connection, job))
         target = _Target(job, key)

@@ -27,6 +27,7 @@ from dpproxy.backends.duckdb_catalog import quoted
 from dpproxy.backends.duckdb_rows import as_table
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.grants import used_columns
+from dpproxy.policy.joined_keys import spelled
 from dpproxy.policy.model import ColumnRole, DuckDBBackend, Policy, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS
@@ -142,7 +143,7 @@ def _column(
     column: CatalogColumn, policy: TablePolicy, unread: bool, numerics: Numerics, name: str
 ) -> tuple[CatalogColumn, str, str, str]:
     """The column in the extract; what PostgreSQL is asked, the type of that, and what is made of it."""
-    quoted = quote_name(column.source)
+    quoted = spelled(column.source, '"')
     held = replace(column, collated=False, exact="")
     if unread or (not column.bounded and not policy.public):
         return replace(held, type="text", bounded=False, nullable=True) if unread else held, "NULL::text", "text", name

@@ -18,6 +18,7 @@ from dpproxy.ledger.ledger import Standing, decimal
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.omissions import rows_text
 from dpproxy.policy.data_claims import told, unitless_rows
+from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.policy.scalars import length_text
@@ -210,6 +211,7 @@ def _note(table: TablePolicy, dataset: Dataset) -> str | None:
     said += [f"never counted: {', '.join(never)}"] if never else []
     out = [rows_text(o) for o in _left_out(table, dataset)]
     said += [f"in no group of the column: {', '.join(out)}"] if out else []
+    said += [days] if (days := day_promise(dataset.policy)) is not None else []
     return "; ".join(said) or None
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size, identifier, rows_of_own_keys, sample
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy
@@ -90,7 +91,9 @@ class World:
 
 
 def world(policy: Policy, catalog: Catalog, publics: Mapping[TableName, pa.Table], seed: int = 1) -> World:
-    """Return the hostile rows of a policy. `publics`: rows of public tables, which are taken over."""
+    """Return the hostile rows of a policy. `publics`: rows of public tables, which are taken over. Raises OperatorError."""
+    if any(table.joined for table in policy.tables.values()):
+        raise OperatorError("a policy with a key of several columns cannot be audited: its invented rows have keys of one")
     crowd = min(MOST_CROWD, 2 * (min(role.min_units for role in policy.roles.values()) + 1))
     units = ODD_UNITS + crowd
     maker = _Maker(policy, catalog, random.Random(seed), crowd, _values_of(publics))

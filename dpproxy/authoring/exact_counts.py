@@ -123,11 +123,11 @@ class _Counts:
         quote, here = QUOTE[self.dialect], table.name
         joins = [f"{table_source(self.catalog, here, quote)} AS t0"]
         for i, step in enumerate(path.steps):
-            left = f"t{i}.{column_source(self.catalog, here, step.column, quote)}"
-            right = f"t{i + 1}.{column_source(self.catalog, step.target, step.target_column, quote)}"
+            left = column_source(self.catalog, here, step.column, quote, f"t{i}")
+            right = column_source(self.catalog, step.target, step.target_column, quote, f"t{i + 1}")
             joins.append(f"LEFT JOIN {table_source(self.catalog, step.target, quote)} AS t{i + 1} ON {left} = {right}")
             here = step.target
-        return " ".join(joins), f"t{len(path.steps)}.{column_source(self.catalog, here, path.column, quote)}"
+        return " ".join(joins), column_source(self.catalog, here, path.column, quote, f"t{len(path.steps)}")
 
     def _rows(self, table: TablePolicy, condition: str = "") -> str:
         return f"SELECT COUNT(*) FROM {table_source(self.catalog, table.name, QUOTE[self.dialect])}{condition}"

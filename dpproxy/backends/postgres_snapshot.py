@@ -17,7 +17,7 @@ server: a load there that truncates it is not noticed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from typing import Final
@@ -30,7 +30,7 @@ from pyarrow import csv
 from dpproxy.backends.base import Locked
 from dpproxy.backends.postgres_catalog import source
 from dpproxy.policy.catalog import CatalogTable
-from dpproxy.policy.names import quote_name
+from dpproxy.policy.joined_keys import spelled
 
 PATIENCE: Final = 60.0
 """Seconds that a statement waits for whoever loads its tables, before it is refused: as long as for a place on the engine."""
@@ -82,7 +82,13 @@ class Whole:
 
 def reading(tables: Sequence[CatalogTable]) -> tuple[str, ...]:
     """Return statements that lock tables as whoever reads the columns named in them, and read nothing."""
-    return tuple(f"SELECT {', '.join(quote_name(c.source) for c in t.columns)} FROM {source(t)} LIMIT 0" for t in tables)
+    return tuple(f"SELECT {', '.join(columns)} FROM {source(table)} LIMIT 0" for table, columns in _columns(tables))
+
+
+def _columns(tables: Sequence[CatalogTable]) -> Iterator[tuple[CatalogTable, list[str]]]:
+    """Tables with the text of their columns, also of those that are joined of others."""
+    for table in tables:
+        yield table, [spelled(column.source, '"') for column in table.columns]
 
 
 def planned(queries: Sequence[str]) -> tuple[str, ...]:

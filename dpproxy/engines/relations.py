@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpproxy.engines.base import Engine
+from dpproxy.policy.data_claims import QUOTE
+from dpproxy.policy.joined_keys import spelled
 from dpproxy.sql.template import hole
 from dpproxy.tree.expr import Column, Expr, Ref, Relation
 from dpproxy.tree.relation import Aggregate, Distinct, Filter, Join, Project, Public, Scan, Staged, Union, Values
@@ -145,7 +147,7 @@ class Renderer:
         alias = self.alias()
         schema, table = map(self.engine.identifier, scan.source)
         names = {
-            column.id: self.engine.column(column, f"{alias}.{self.engine.identifier(name)}")
+            column.id: self.engine.column(column, spelled(name, QUOTE[self.engine.dialect], alias))
             for column, name in zip(scan.columns, scan.names, strict=True)
         }
         return Block(f"{schema}.{table} AS {alias}", names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
+from dpproxy.policy.joined_keys import stored
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy
 from dpproxy.table_terms import TableName
 
@@ -59,7 +60,24 @@ def sample(
         yield catalog.tables[name], rows
     maker = _Maker(policy, catalog, publics, size)
     for table in _in_order(policy):
-        yield catalog.tables[table.name], maker.table(table)
+        yield stored(catalog.tables[table.name]), maker.table(table)
+
+
+def _by_last(shape: CatalogTable, column: CatalogColumn) -> CatalogColumn:
+    """A key of several columns with the type of the last that is no day: by that one alone its invented rows differ."""
+    last = next((shape.column(part.column) for part in reversed(column.parts) if not part.day), None)
+    return replace(column, type=last.type) if last is not None else column
+
+
+def _told_apart(shape: CatalogTable, columns: dict[str, list[Any]]) -> None:
+    """Give the parts of keys of several columns their values: the last one is the key's, all others are the same in all rows."""
+    for column in shape.columns:
+        whole = [part.column for part in column.parts if not part.day]
+        for name in whole[:-1]:
+            known = shape.column(name)
+            columns[name] = [identifier(known.type if known is not None else "text", 0)] * len(columns[column.name])
+        if whole:
+            columns[whole[-1]] = columns[column.name]
 
 
 def rows_of_own_keys(table: TablePolicy, columns: Mapping[str, Sequence[Any]]) -> list[int]:
@@ -103,7 +121,7 @@ class _Maker:
         parent = self._made[steps[0].target] if steps else None
         rows = self._rows_of(table, parent)
         made = self._made[table.name] = _Made(parent.owners[rows] if parent else rows)
-        for column in shape.columns:
+        for column in (_by_last(shape, c) for c in shape.columns):
             if steps and parent and column.name == steps[0].column:
                 values = [parent.columns[steps[0].target_column][i] for i in rows]
             elif not steps and column.name == table.unit.column:
@@ -111,11 +129,15 @@ class _Maker:
             else:
                 values = self._column(shape, column, table.columns.get(column.name), made.owners)
             made.columns[column.name] = values
+        _told_apart(shape, made.columns)
         first = rows_of_own_keys(table, made.columns)
         made.owners = made.owners[first]
         made.columns = {name: [values[i] for i in first] for name, values in made.columns.items()}
         return pa.table(
-            {name: pa.array([None if v is None else str(v) for v in vs], pa.string()) for name, vs in made.columns.items()}
+            {
+                column.name: pa.array([None if v is None else str(v) for v in made.columns[column.name]], pa.string())
+                for column in stored(shape).columns
+            }
         )
 
     def _rows_of(self, table: TablePolicy, parent: _Made | None) -> Places:

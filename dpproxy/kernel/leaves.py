@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from dpproxy.policy.catalog import Catalog, CatalogTable
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.data_claims import found_by
 from dpproxy.policy.model import Policy, TablePolicy
 from dpproxy.table_terms import TableName
@@ -80,7 +80,7 @@ def leaves(policy: Policy, catalog: Catalog) -> Leaves:
                 most=most,
                 kinds={c.source: (c.type, c.exact) for c in known.columns if c.bounded},
             )
-            owned = _owned(leaf, table, known, catalog)
+            owned = _owned(leaf, table, known, policy, catalog)
             if owned is not None:
                 found[known.source] = owned
     return MappingProxyType(found)
@@ -93,16 +93,22 @@ def _unique(known: CatalogTable, claimed: frozenset[tuple[str, ...]]) -> tuple[f
     return tuple(frozenset(source[name] for name in key) for key in keys if all(name in source for name in key))
 
 
-def _owned(leaf: Leaf, table: TablePolicy, known: CatalogTable, catalog: Catalog) -> Leaf | None:
+def _owned(leaf: Leaf, table: TablePolicy, known: CatalogTable, policy: Policy, catalog: Catalog) -> Leaf | None:
     """The leaf with its unit; None where the backend lacks what names it."""
     if table.unit is None:
         return leaf
     if not table.unit.steps:
-        unit = known.column(table.unit.column)
+        unit = _key(table, known, table.unit.column)
         return replace(leaf, unit=unit.source) if unit is not None else None
     step = table.unit.steps[0]
-    column, target = known.column(step.column), catalog.tables.get(step.target)
-    key = target.column(step.target_column) if target is not None else None
+    column, target, there = _key(table, known, step.column), catalog.tables.get(step.target), policy.tables.get(step.target)
+    key = _key(there, target, step.target_column) if target is not None and there is not None else None
     if column is None or target is None or key is None:
         return None
     return replace(leaf, way=Way(column.source, target.source, key.source))
+
+
+def _key(table: TablePolicy, known: CatalogTable, name: str) -> CatalogColumn | None:
+    """A column that names units or leads to them. Where the policy joins it of several, it is of these and no others."""
+    column = known.column(name)
+    return column if column is not None and column.parts == table.joined.get(name, ()) else None

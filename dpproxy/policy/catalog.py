@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dpproxy.policy.model import KeyPart
 from dpproxy.table_terms import TableName
 
 SPELLINGS = "its collation takes different spellings for equal"
@@ -25,7 +26,8 @@ class CatalogColumn:
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
     and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
     `exact`: of numbers, the kind of those they are compared with as they are (`table_terms.same_kind`); empty: those of their
-    `type`. Of moments of another precision than usual, the engine's own type.
+    `type`. Of moments of another precision than usual, the engine's own type. `parts`: the columns that it is joined of
+    (`policy.joined_keys`); none of a column that the backend has.
     """
 
     name: str
@@ -39,6 +41,7 @@ class CatalogColumn:
     reason: str = ""
     collated: bool = False
     exact: str = ""
+    parts: tuple[KeyPart, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable
+from dpproxy.policy.joined_keys import misfit, with_joined
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
 from dpproxy.policy.names import written, written_place
 from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
@@ -49,7 +50,7 @@ def check(
 
     `file` and `positions` come from `load.Loaded`; without them problems point at the start of the file.
     """
-    return tuple(sorted(_Check(policy, catalog, file, positions or {}).problems()))
+    return tuple(sorted(_Check(policy, with_joined(policy, catalog), file, positions or {}).problems()))
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,12 @@ class _Check:
                 what = f"the backend has no table `{table.name}`"
                 yield self._problem(table, None, what, _table_meant(table.name, self.catalog), "unknown-table")
                 continue
+            unmade = list(self._joined(table, found))
+            yield from unmade
             for column in table.columns.values():
-                yield from self._column(table, found, column)
-            if table.unit is not None:
+                if column.name not in table.joined:
+                    yield from self._column(table, found, column)
+            if table.unit is not None and not unmade:
                 yield from self._unit(table, table.unit)
         for name in self.policy.views:
             if name in self.catalog.tables:
@@ -87,6 +91,37 @@ class _Check:
     def _unit_problem(self, table: TablePolicy, what: str, fix: str, code: Code) -> Problem:
         at = self.positions.get(("units", str(table.name)), START)
         return at.problem(self.file, what, fix, code)
+
+    def _joined(self, table: TablePolicy, found: CatalogTable) -> Iterator[Problem]:
+        """What keeps a key of several columns from being one, and parts that are of another family than the unit's key has."""
+        key = self.policy.unit_parts if table.unit is not None and not table.unit.steps else ()
+        source = self.catalog.tables.get(self.policy.unit_table)
+        for name, parts in table.joined.items():
+            taken = found.column(name)
+            if taken is not None and not taken.parts:
+                what = f"table `{table.name}` has a column `{name}`, which is what its key of several columns is called"
+                yield self._unit_problem(table, what, "rename the column, or show the table by a view without it", "duplicate")
+            own = key if table.unit is not None and name == table.unit.column and len(key) == len(parts) else (None,) * len(parts)
+            for part, other in zip(parts, own, strict=True):
+                column, why = found.column(part.column), misfit(found, part)
+                there = source.column(other.column) if source is not None and other is not None else None
+                if column is None:
+                    fix = suggestion(part.column, (c.name for c in found.columns if not c.parts))
+                    what = f"the unit of `{table.name}` needs `{table.name}.{part.column}`, which does not exist"
+                    yield self._unit_problem(table, what, fix, "unit-path")
+                elif why is not None:
+                    what = f"`{table.name}.{part.column}` cannot be part of a key: it is {why}"
+                    yield self._unit_problem(
+                        table, what, "name whole numbers, texts, dates, or days of timestamps", "type-mismatch"
+                    )
+                elif there is not None and family(there.type) != family(column.type):
+                    what = (
+                        f"`{part.column}` of `{table.name}` is of type {column.type}, and `{other.column if other else ''}` of "
+                    )
+                    what += f"`{self.policy.unit_table}`, in its place of the key, of type {there.type}"
+                    yield self._unit_problem(
+                        table, what, "write the columns in the order of the privacy unit's key", "type-mismatch"
+                    )
 
     def _column(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy) -> Iterator[Problem]:
         source = found.column(column.name)

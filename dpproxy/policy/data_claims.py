@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dpproxy.policy.catalog import Catalog, CatalogTable
+from dpproxy.policy.joined_keys import spelled
 from dpproxy.policy.model import Policy, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.table_terms import TableName
@@ -116,7 +117,7 @@ def claim_query(claim: Claim, policy: Policy, catalog: Catalog, dialect: str) ->
         columns = [column]
     else:
         source = f"{table_source(catalog, claim.table, quote)} AS t"
-        columns = [f"t.{column_source(catalog, claim.table, column, quote)}" for column in claim.columns]
+        columns = [column_source(catalog, claim.table, column, quote, "t") for column in claim.columns]
     present = " AND ".join(f"{column} IS NOT NULL" for column in columns)
     shared = f"SELECT COUNT(*) AS n FROM {source} WHERE {present} GROUP BY {', '.join(columns)} HAVING COUNT(*) > 1"
     return f"SELECT COALESCE(MAX(n), 0) AS most FROM ({shared}) AS v"
@@ -127,11 +128,11 @@ def _to_unit(table: TablePolicy, catalog: Catalog, quote: str) -> tuple[str, str
     assert table.unit is not None
     joins, here = [f"{table_source(catalog, table.name, quote)} AS t0"], table.name
     for i, step in enumerate(table.unit.steps):
-        left = f"t{i}.{column_source(catalog, here, step.column, quote)}"
-        right = f"t{i + 1}.{column_source(catalog, step.target, step.target_column, quote)}"
+        left = column_source(catalog, here, step.column, quote, f"t{i}")
+        right = column_source(catalog, step.target, step.target_column, quote, f"t{i + 1}")
         joins.append(f"JOIN {table_source(catalog, step.target, quote)} AS t{i + 1} ON {left} = {right}")
         here = step.target
-    return " ".join(joins), f"t{len(table.unit.steps)}.{column_source(catalog, here, table.unit.column, quote)}"
+    return " ".join(joins), column_source(catalog, here, table.unit.column, quote, f"t{len(table.unit.steps)}")
 
 
 def broken_claim(claim: Claim, rows: int, unit: str) -> str:
@@ -167,12 +168,13 @@ def table_source(catalog: Catalog, name: TableName, quote: str) -> str:
     return ".".join(quote_name(part, quote) for part in _known(catalog, name).source)
 
 
-def column_source(catalog: Catalog, table: TableName, name: str, quote: str) -> str:
+def column_source(catalog: Catalog, table: TableName, name: str, quote: str, alias: str = "") -> str:
+    """Return a column as SQL. `alias`: of its table. Raises ValueError when the catalog does not have it."""
     found = catalog.tables.get(table)
     column = found.column(name) if found else None
     if column is None:
         raise ValueError(f"the catalog has no column {table}.{name}")
-    return quote_name(column.source, quote)
+    return spelled(column.source, quote, alias)
 
 
 # Which rows of a table belong to no unit, as far as the catalog lets there be any: nothing counts them, whatever is asked.

@@ -35,7 +35,7 @@ def grants(policy: Policy, backend: PostgresBackend) -> str:
 def _table(table: TablePolicy, used: frozenset[str], role: str) -> Iterator[str]:
     place = f"{quote_name(table.name.schema)}.{quote_name(table.name.name)}"
     if not table.public:
-        listed = ", ".join(quote_name(column) for column in sorted(used))
+        listed = ", ".join(quote_name(column) for column in sorted(used - table.joined.keys()))
         yield f"GRANT SELECT ({listed}) ON {place} TO {role};"
         return
     hidden = sorted(c.name for c in table.columns.values() if c.role == ColumnRole.HIDDEN)
@@ -63,6 +63,8 @@ def used_columns(policy: Policy) -> Mapping[TableName, frozenset[str]]:
             found.setdefault(step.target, set()).add(step.target_column)
             at = step.target
         found.setdefault(at, set()).add(table.unit.column)
+    for name, table in policy.tables.items():
+        found[name] |= {part.column for parts in table.joined.values() for part in parts}
     return {name: frozenset(columns) for name, columns in found.items()}
 
 

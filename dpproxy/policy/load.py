@@ -29,6 +29,7 @@ from dpproxy.policy.references import Secrets
 from dpproxy.policy.tables import read_tables
 from dpproxy.policy.tree import Mapping as Entries
 from dpproxy.policy.tree import Node, Scalar, open_decisions, parse
+from dpproxy.policy.unit_forms import Parts, check_forms, read_unit_key, written_parts
 from dpproxy.table_terms import TableName
 
 __all__ = ["Loaded", "PolicyError", "Problem", "load_file", "load_policy", "load_text", "read_text"]
@@ -105,9 +106,10 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     dataset = _dataset(reader, keys.get("dataset"))
     backend = _backend(reader, keys["backend"], secrets) if "backend" in keys else None
     unit = _unit(reader, keys["privacy_unit"]) if "privacy_unit" in keys else None
-    tables = read_tables(reader, keys.get("tables"), unit[1:] if unit else None)
+    tables = read_tables(reader, keys.get("tables"), unit[1:3] if unit else None)
     if unit and "tables" in keys:
         _unit_table(reader, keys["privacy_unit"], unit[1:], tables)
+        check_forms(reader, tables, unit[3], reader.positions)
     views = _views(reader, keys.get("views"), tables)
     budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else None
     for key in ("budget", "users"):
@@ -122,7 +124,7 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     rest = _quantum(reader, keys.get("timing")), read_accelerate(reader, keys.get("accelerate"), backend, secrets.base)
     if dataset is None or backend is None or unit is None or budget is None:
         return None
-    return Policy(dataset, backend, *unit, budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, *rest)
+    return Policy(dataset, backend, *unit[:3], budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, *rest)
 
 
 def _keys_of(node: Node | None) -> frozenset[str] | None:
@@ -239,18 +241,15 @@ def _clear(reader: Reader, keys: Mapping[str, Node]) -> None:
         reader.problem(address.at, "the backend's password stands in its address", fix, "secret-in-clear")
 
 
-def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str] | None:
+def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str, Parts] | None:
     keys = reader.mapping(node, PRIVACY_UNIT)
     if not keys or set(keys) != set(PRIVACY_UNIT.keys):
         return None
-    name = reader.text(keys["name"], "name")
-    key = names.table_column(keys["key"].text) if isinstance(keys["key"], Scalar) else None
-    if key is None:
-        reader.problem(keys["key"].at, f"the unit's key cannot be {kind(keys['key'])}", "write `key: table.column`", "unit-key")
+    name, key = reader.text(keys["name"], "name"), read_unit_key(reader, keys["key"])
     return (name, *key) if name is not None and key is not None else None
 
 
-def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str], tables: Mapping[TableName, TablePolicy]) -> None:
+def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str, Parts], tables: Mapping[TableName, TablePolicy]) -> None:
     """The unit's key must be the unit column of a private table."""
     table = tables.get(unit[0])
     if table is None:
@@ -260,10 +259,13 @@ def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str], tables:
         what = f"the privacy unit's table `{unit[0]}` is public"
         reader.problem(node.at, what, "name a private table, whose rows are people", "unit-key")
     elif table.unit.steps or table.unit.column != unit[1]:
-        what = f"`{unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
-        reader.problem(
-            reader.positions["tables", str(unit[0])], what, f"write `unit: {names.written(unit[1])}` there", "unit-key"
-        )
+        if not table.unit.column:
+            return  # its own unit could not be read, and that is said
+        if unit[2] and not table.unit.steps and len(table.joined.get(table.unit.column, ())) != len(unit[2]):
+            return  # `check_forms` says so
+        key = written_parts(unit[2]) if unit[2] else names.written(unit[1])
+        what = f"`{key if unit[2] else unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
+        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {key}` there", "unit-key")
 
 
 def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePolicy]) -> dict[TableName, str]:

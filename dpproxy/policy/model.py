@@ -60,6 +60,14 @@ class Bounds:
 
 
 @dataclass(frozen=True)
+class KeyPart:
+    """A column that is part of a key. `day`: of a moment, its day alone."""
+
+    column: str
+    day: bool = False
+
+
+@dataclass(frozen=True)
 class UnitPath:
     """How a row of a private table finds its unit.
 
@@ -86,7 +94,8 @@ class TablePolicy:
 
     `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
     values together are those of one row at most (checked likewise). `reviewed`: when, and by whom, a public table was found to be
-    about nobody; empty where nobody says so."""
+    about nobody; empty where nobody says so. `joined`: keys of several columns, by the name of the one column that stands for
+    them (`policy.joined_keys`)."""
 
     name: TableName
     unit: UnitPath | None
@@ -95,6 +104,7 @@ class TablePolicy:
     columns: Mapping[str, ColumnPolicy]
     keys: tuple[tuple[str, ...], ...] = ()
     reviewed: str = ""
+    joined: Mapping[str, tuple[KeyPart, ...]] = field(default_factory=dict)
 
     @property
     def public(self) -> bool:
@@ -207,3 +217,14 @@ class Policy:
     timing_quantum_ms: int | None = None
     accelerate: Accelerate = Accelerate()
     digest: str = field(default="", compare=False)  # of the text it was read from: what a charge in the ledger was made under
+
+    @property
+    def unit_parts(self) -> tuple[KeyPart, ...]:
+        """Return the columns of the unit's key where it has several, else ()."""
+        known = self.tables.get(self.unit_table)
+        return known.joined.get(self.unit_column, ()) if known is not None else ()
+
+    @property
+    def by_day(self) -> bool:
+        """Return whether a unit is what somebody does in one day, and no more."""
+        return any(part.day for part in self.unit_parts)

@@ -26,7 +26,7 @@ from dpproxy.policy.key_types import (
 )
 from dpproxy.policy.model import AccelerateMode, Mechanism, Previews
 from dpproxy.policy.people_keys import BUDGET, QUERY, ROLE, USER
-from dpproxy.policy.table_keys import BOUNDS, COLUMN, REVIEW, TABLE, VIA, WHOLE_BOUNDS
+from dpproxy.policy.table_keys import BOUNDS, COLUMN, DAY, REVIEW, TABLE, VIA, WHOLE_BOUNDS
 
 _WINDOW = {"epsilon": 10, "delta": 1e-6, "every": "month"}
 
@@ -207,8 +207,8 @@ PRIVACY_UNIT = Part(
             "Singular noun for messages, as in `customer`.", TEXT, "Messages to analysts use it.", "customer", required=True
         ),
         "key": PolicyKey(
-            "The column that names a unit: table.column.",
-            TABLE_COLUMN,
+            "The column that names a unit: table.column. Of several, a list: [t.tenant, t.user], [t.person, { day: t.at }].",
+            {"anyOf": [TABLE_COLUMN, {"type": "array", "items": {"anyOf": [TABLE_COLUMN, part_ref("day")]}, "minItems": 2}]},
             "Adding or removing all rows of one key changes no answer by much.",
             "customers.customer_id",
             required=True,
@@ -295,6 +295,7 @@ PARTS = (
     BUDGET,
     TABLE,
     REVIEW,
+    DAY,
     VIA,
     BOUNDS,
     WHOLE_BOUNDS,

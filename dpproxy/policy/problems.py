@@ -34,7 +34,7 @@ Code = Literal[
     "constant-bounds", "greedy-query", "greedy-role", "high-delta", "no-delta", "no-range", "no-users", "nullable-unit",
     "open-decision",
     "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
-    "second-unit", "unkept-key", "unreachable", "unused-role", "whole-budget",
+    "half-key", "second-unit", "unkept-key", "unreachable", "unused-role", "whole-budget",
     "data-beyond-range", "data-cut", "data-null-unit", "data-public-ids", "data-small", "data-undeclared",
 ]  # fmt: skip
 
@@ -98,6 +98,7 @@ CODES: Mapping[Code, Kind] = {
     "unseen-rows": Kind("warning", "Which rows a table has is decided where dpproxy cannot see it."),
     "secret-in-clear": Kind("warning", "A secret stands in the policy itself."),
     "shared-data": Kind("warning", "Two policies over one database: their budgets do not add up."),
+    "half-key": Kind("warning", "The unit is one column of a key whose other columns tell people apart as well."),
     "second-unit": Kind("warning", "Rows name two units, and only one of them is protected."),
     "unit-not-listed": Kind("note", "The column that names the unit is hidden, and can be neither counted nor joined on."),
     "unkept-key": Kind("note", "No key of the database keeps its rows as the policy says: they are looked at again and again."),

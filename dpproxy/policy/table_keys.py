@@ -24,6 +24,9 @@ from dpproxy.policy.key_types import (
     part_ref,
 )
 
+KEY_PARTS = {"type": "array", "items": {"anyOf": [TEXT, part_ref("day")]}, "minItems": 2}
+TABLE_COLUMNS = {"type": "array", "items": TABLE_COLUMN, "minItems": 2}
+
 TABLE = Part(
     name="table",
     title="a table",
@@ -36,9 +39,10 @@ TABLE = Part(
             True,
         ),
         "unit": PolicyKey(
-            "The column that names the privacy unit of a row, or a foreign-key path to it.",
-            {"anyOf": [TEXT, part_ref("via")]},
-            "A row without a unit belongs to nobody and counts in no answer.",
+            "The column that names the privacy unit of a row, a list of the columns that do, or a foreign-key path to it.",
+            {"anyOf": [TEXT, KEY_PARTS, part_ref("via")]},
+            "A row without a unit belongs to nobody and counts in no answer. With a day among its columns, a unit is one day of "
+            "somebody.",
             "customer_id",
         ),
         "unique": PolicyKey(
@@ -83,20 +87,38 @@ REVIEW = Part(
     },
 )
 
+DAY = Part(
+    name="day",
+    title="a day of a key",
+    heading="A day in a key",
+    keys={
+        "day": PolicyKey(
+            "The date or timestamp whose day is part of the key.",
+            TEXT,
+            "A weaker promise: one day of a person is protected, and not what several days of the same person tell together.",
+            "at",
+            required=True,
+        ),
+    },
+)
+
 VIA = Part(
     name="via",
     title="a path to the unit",
     heading="`unit`, as a path",
     keys={
         "via": PolicyKey(
-            "table.column that this table refers to; that table has a unit of its own.",
-            TABLE_COLUMN,
+            "table.column that this table refers to, or a list of them; that table has a unit of its own.",
+            {"anyOf": [TABLE_COLUMN, TABLE_COLUMNS]},
             "It must be unique (checked at start), or a row would be several units'.",
             "orders.order_id",
             required=True,
         ),
         "column": PolicyKey(
-            "This table's column, when it is named differently.", TEXT, "Does not matter for privacy or error.", "order"
+            "This table's column, or as many as `via` lists, when they are named differently.",
+            {"anyOf": [TEXT, NAMES]},
+            "Does not matter for privacy or error.",
+            "order",
         ),
     },
 )

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from dpproxy.policy import names, scalars
 from dpproxy.policy.columns import read_columns
-from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Step, TablePolicy, UnitPath
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, KeyPart, Step, TablePolicy, UnitPath
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
-from dpproxy.policy.table_keys import BOUNDS, REVIEW, TABLE, VIA, WHOLE_BOUNDS
+from dpproxy.policy.table_keys import BOUNDS, REVIEW, TABLE, WHOLE_BOUNDS
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
+from dpproxy.policy.unit_forms import WrittenUnit, read_unit
 from dpproxy.table_terms import TableName
 
 MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
@@ -26,13 +27,12 @@ UNBOUNDED = Bounds(MAX_BOUND, None)  # of public tables: nobody reads it
 
 @dataclass(frozen=True)
 class _Draft:
-    """A table before its path is known. `column`: its unit column or its foreign key; `via`: where that leads."""
+    """A table before its path is known."""
 
     name: TableName
     at: Mark
     public: bool
-    column: str | None
-    via: tuple[TableName, str] | None
+    unit: WrittenUnit
     unit_at: Mark
     unique: bool | None
     bounds: Bounds | None
@@ -40,6 +40,14 @@ class _Draft:
     columns: Entries[str, ColumnPolicy]
     keys: tuple[tuple[str, ...], ...]
     reviewed: str = ""
+
+    @property
+    def column(self) -> str | None:
+        return self.unit.column
+
+    @property
+    def via(self) -> tuple[TableName, str] | None:
+        return self.unit.via
 
 
 def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] | None) -> dict[TableName, TablePolicy]:
@@ -75,11 +83,11 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
-        return _Draft(name, at, True, None, None, at, None, None, None, columns, (), reviewed)
+        return _Draft(name, at, True, WrittenUnit(), at, None, None, None, columns, (), reviewed)
     if "unit" not in keys and public is False:  # None: `public` was no flag, and that is said already
         fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
         reader.problem(at, f"table `{name}` does not say whose rows it holds", fix, "no-unit")
-    column, via = _unit(reader, keys["unit"]) if "unit" in keys else (None, None)
+    unit = read_unit(reader, keys["unit"]) if "unit" in keys else WrittenUnit()
     unique = reader.flag(keys["unique"], "unique") if "unique" in keys else None
     bounds = _bounds(reader, keys["bounds"]) if "bounds" in keys else None
     unit_at = keys["unit"].at if "unit" in keys else at
@@ -87,7 +95,7 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     reader.positions["units", str(name)] = unit_at
     reader.positions["bounds", str(name)] = bounds_at or at
     listed = _keys(reader, name, keys["keys"], columns) if "keys" in keys else ()
-    return _Draft(name, at, False, column, via, unit_at, unique, bounds, bounds_at, columns, listed)
+    return _Draft(name, at, False, unit, unit_at, unique, bounds, bounds_at, columns, listed)
 
 
 def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
@@ -97,29 +105,6 @@ def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
     keys = reader.mapping(node, REVIEW) or {}
     reviewed = reader.text(keys["reviewed"], "reviewed") if "reviewed" in keys else None
     return True, reviewed or ""
-
-
-def _unit(reader: Reader, node: Node) -> tuple[str | None, tuple[TableName, str] | None]:
-    if isinstance(node, Mapping):
-        keys = reader.mapping(node, VIA) or {}
-        target = names.table_column(keys["via"].text) if isinstance(keys.get("via"), Scalar) else None  # type: ignore[union-attr]
-        if target is None:
-            if "via" in keys:
-                reader.problem(keys["via"].at, f"`via` cannot be {kind(keys['via'])}", "write `via: table.column`", "wrong-type")
-            return None, None
-        column = _column_name(reader, keys["column"]) if "column" in keys else target[1]
-        return column, target
-    return _column_name(reader, node), None
-
-
-def _column_name(reader: Reader, node: Node) -> str | None:
-    column = names.column(node.text) if isinstance(node, Scalar) and not scalars.is_null(node) else None
-    if column is None:
-        fix = "write the name of this table's unit column, or { via: table.column }"
-        if isinstance(node, Scalar) and names.table_column(node.text):
-            fix = f"write `unit: {{ via: {node.text} }}` for a path over another table, or this table's own column alone"
-        reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix, "wrong-type")
-    return column
 
 
 def _keys(reader: Reader, table: TableName, node: Node, columns: Entries[str, ColumnPolicy]) -> tuple[tuple[str, ...], ...]:
@@ -191,7 +176,21 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     bounds = _bound(reader, draft, one, doubtful)
     _roles(reader, draft, path, doubtful or (keyed is not None and unit is not None and keyed.column != unit[1]))
     _references(reader, draft, drafts)
-    return TablePolicy(draft.name, path, one, bounds, draft.columns, draft.keys)
+    joined = _joined(draft, drafts)
+    return TablePolicy(draft.name, path, one, bounds, _with_joined(draft, path, joined), draft.keys, joined=joined)
+
+
+def _joined(draft: _Draft, drafts: Entries[TableName, _Draft]) -> dict[str, tuple[KeyPart, ...]]:
+    """Keys of several columns in a table: its own, and those by which the paths of others lead here."""
+    reached = [d.unit.reached for d in drafts.values() if d.via is not None and d.via[0] == draft.name]
+    return {name: parts for joined in (draft.unit.joined, *reached) for name, parts in joined.items()}
+
+
+def _with_joined(draft: _Draft, path: UnitPath, joined: Entries[str, tuple[KeyPart, ...]]) -> dict[str, ColumnPolicy]:
+    """The columns listed, and those that stand for keys of several: they are counted and joined on, and never shown."""
+    own = None if path.steps else path.column
+    made = {name: ColumnPolicy(name, ColumnRole.UNIT if name == own else ColumnRole.KEY) for name in joined}
+    return made | dict(draft.columns)
 
 
 def _path(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft]) -> UnitPath | None:

@@ -50,6 +50,11 @@ _PEOPLE = re.compile(
 )
 
 
+_TENANT = re.compile(
+    r"(?:^|_)(?:tenant|org|organi[sz]ation|company|realm|workspace|domain|site|school|hospital|clinic|practice|store|shop|branch|"
+    r"client_system|region|country)(?:_?(?:id|key|no|code|nr))?$",
+    re.IGNORECASE,
+)
 _DOCUMENT = re.compile(r"(?:^|_)(?:order|ticket|invoice|receipt|booking|bill)_?(?:id|no|nr|num|number|key|sk)$", re.IGNORECASE)
 _UNDONE = re.compile(r"(?:^|_)(?:returns?|refunds?|cancell?ations?|reversals?|credit_?notes?)(?:_|$)", re.IGNORECASE)
 
@@ -76,6 +81,11 @@ def of_people(name: str) -> bool:
 def names_people(name: str) -> bool:
     """Return whether a column's name is that of an identifier of people, in whichever table it is."""
     return _NAMES_PEOPLE.search(name) is not None
+
+
+def tenant(name: str) -> bool:
+    """Return whether a column's name is that of a customer of a whole system, within whom people are numbered."""
+    return _TENANT.search(name) is not None
 
 
 def of_document(name: str) -> bool:
@@ -236,6 +246,7 @@ class _Doubts:
             yield from self._bounds(table)
             yield from self._nullable(table)
             yield from self._own(table)
+            yield from self._half(table)
             yield from self._second(table)
             for column in table.columns.values():
                 yield from self._column(table, column)
@@ -332,6 +343,26 @@ class _Doubts:
             what = f"a row of `{table.name}` may name two {unit}s: only that of `{first}` is protected, not that of `{column}`"
             fix = "leave the table out, or know it: what answers show of the second one has no bound"
             yield self._at([(*place, column), ("units", str(table.name)), place], what, fix, "second-unit")
+
+    def _half(self, table: TablePolicy) -> Iterator[Problem]:
+        """A unit of one column where a tenant is part of the key as well: the people of one number are taken for one."""
+        policy, shape = self.loaded.policy, self._shape(table.name)
+        column = policy.unit_column
+        if (
+            table.name != policy.unit_table
+            or shape is None
+            or policy.unit_parts
+            or (column,) in (shape.primary_key, *shape.unique)
+        ):
+            return
+        rest = [name for name in shape.primary_key if name != column]
+        if column not in shape.primary_key or tenant(column) or not any(map(tenant, rest)):
+            return
+        together = ", ".join(f"{table.name}.{written(name)}" for name in shape.primary_key)
+        what = f"`{column}` is the privacy unit, and one part of the key of `{table.name}`: people who "
+        what += f"differ in `{next(filter(tenant, rest))}` alone count as one"
+        fix = f"write `key: [{together}]`; or know it: no less is protected, with more noise than needed"
+        yield self._at([("units", str(table.name)), ("tables", str(table.name))], what, fix, "half-key")
 
     def _own(self, table: TablePolicy) -> Iterator[Problem]:
         if table.unit is None or table.unit.steps or table.unit.column in table.columns:

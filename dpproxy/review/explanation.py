@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from dpproxy.amounts import ATTO
 from dpproxy.policy.check import family
+from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.review.doubts import delta, epsilon, odds
@@ -63,6 +64,7 @@ class _Explained:
             "Who is protected, and from whom",
             (
                 f"Protected is each {unit}: all rows of one {unit}, in all tables together.",
+                *([f"{days[0].upper()}{days[1:]}."] if (days := day_promise(self._policy)) is not None else []),
                 f"The role's users are {', '.join(users)}." if users else "The role has no users.",
                 f"They ask in SQL and get answers with random noise. Whether one {unit}'s rows are there or not changes what "
                 "they may see by no more than the budget says, whatever else they know, and if they share what they see.",

@@ -18,6 +18,7 @@ from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.data_claims import Claim, ClaimKind, broken_claim, claim_query, remedy, unkept
 from dpproxy.policy.grants import exposures, private_tables, probes, unseen, used_columns
+from dpproxy.policy.joined_keys import with_joined
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
@@ -76,7 +77,7 @@ def live_claims(policy: Policy, catalog: Catalog, backend: Backend, epoch: Epoch
     shape = shape_of(policy, catalog)
 
     async def look() -> Closures | None:
-        known = await backend.introspect()
+        known = with_joined(policy, await backend.introspect())
         if not policy.tables.keys() <= known.tables.keys() or shape_of(policy, known) != shape:
             return None
         broken = await broken_claims(policy, known, backend)
@@ -164,7 +165,7 @@ def beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str, code: Co
 async def fitting_catalog(loaded: Loaded, backend: Backend) -> Catalog:
     """Return the shape of a backend's data. Raises PolicyError when it cannot be read, or the policy does not fit it."""
     try:
-        catalog = await backend.introspect()
+        catalog = with_joined(loaded.policy, await backend.introspect())
     except BackendError as error:
         raise PolicyError(
             [beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER, "backend-data")]
@@ -205,7 +206,7 @@ def table_access(policy: Policy, catalog: Catalog, backend: Backend) -> TableAcc
     asked, used = probes(policy, catalog, backend.dialect), used_columns(policy)
 
     async def look() -> dict[TableName, str]:
-        known, found = await backend.introspect(), dict[TableName, str]()
+        known, found = with_joined(policy, await backend.introspect()), dict[TableName, str]()
         for name, probe in asked.items():
             before, now = (_shape(c.tables.get(name), used[name]) for c in (catalog, known))
             changed = sorted(column for column in before if now.get(column) != before[column])

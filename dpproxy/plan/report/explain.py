@@ -25,6 +25,7 @@ from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report import rank_errors
 from dpproxy.plan.report.omissions import hidden_text, rows_text
+from dpproxy.policy.joined_keys import day_promise
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
 from dpproxy.privacy.noise_error import each, half_width, sum_half_width
@@ -84,6 +85,7 @@ def plan_account(
     return {
         "Charge": _charge(loss) | {"Maximum Epsilon": _micro(context.role.query.max_epsilon)},
         "Privacy Unit": unit,
+        **({"Protected": days} if (days := day_promise(context.policy)) is not None else {}),
         "Role": context.role.name,
         "Confidence": float(confidence),
         **({"Rewritten": [name.replace("_", " ") for name in rewritten]} if rewritten else {}),
@@ -282,6 +284,7 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
     lines = [f"Differentially Private Answer  (charge {_price(told['Charge'])}; a query may cost up to {most})"]
     percent = _number(told["Confidence"] * 100)
     lines.append(f"  Privacy unit: {told['Privacy Unit']}; role: {told['Role']}; intervals hold with {percent} % (noise alone)")
+    lines += [f"  Protected: {told['Protected']}"] if "Protected" in told else []
     if "Preview" in told:
         lines.append(f"  {told['Preview'].capitalize()}")
     if "Rewritten" in told:
