@@ -6,17 +6,17 @@ A session pays for what it takes by pauses: a second of processor is paid by `1 
 People and dashboards pay by reading. A program that asks on pauses as well, for what it does with an answer, now and then for
 long: pauses pay for nothing as far as they are shorter than `NO_PAUSE`, in the mean over the time that is spent in them, which
 one long pause among many short ones hardly changes. A pause ends when a message arrives, not when the loop comes to read it.
-Whoever connects goes on where one of its role has left: connecting anew is no payment.
+Whoever connects goes on where a session of the same user has left: connecting anew is no payment.
 
 Who asks on is in debt as soon as it owes more than `BURST`, as in a leaky bucket, or more than its part of what its role owes,
-where that is more than `TOGETHER`. It waits while others work who are not in debt, in one line for each role: sixteen sessions of
-a role get what one gets. The line moves at a rate, as in virtual clock scheduling: a turn
-that took `s` seconds lets the next one begin `s / rate` later. All who are in debt have together what others leave of
-`HEADROOM`, and `LEAST` in any case; where one role alone is at work, what others of it leave of a whole processor. When nobody
-else is at work, nobody waits.
+where that is more than `TOGETHER`. It waits while others work who are not in debt, in a line for each user of a role, which share
+what is the role's: sixteen sessions of a role get what one gets, and no user waits behind another's sessions. A line moves at a
+rate, as in virtual clock scheduling: a turn that took `s` seconds lets the next one begin `s / rate` later. All who are in debt
+have together what others leave of `HEADROOM`, and `LEAST` in any case; where one role alone is at work, what others of it leave
+of a whole processor. When nobody else is at work, nobody waits.
 
 Sessions that all pause may be too many all the same. Roles share a loop that has no time left: then all sessions of a role that
-takes more than its part wait in its line, which moves at that part.
+takes more than its part, of users that take more than theirs of that, wait in their lines, which move at that part.
 
 A turn's cost is known when it is over: the next place in the line is given by what a session's turns took before, and moved by
 the difference. Places are given in the order of asking, and each moves the line by `LONGEST` at most: nobody starves.
@@ -26,9 +26,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from dpproxy.limits.rota import Place
 
 PAID: Final = 1 / 2
 """Seconds of processor that a second of pause pays for: a statement of 10 milliseconds is paid by 20 of reading."""
@@ -62,6 +64,10 @@ _LOOK: Final = 0.05
 """Seconds between two looks at all sessions: 500 of them take a fifth of a millisecond."""
 
 
+Line = tuple[Hashable, Hashable]
+"""A role, and a user of it."""
+
+
 @dataclass(eq=False)
 class Account:
     """What one session has taken. `fresh`: seconds of processor that are not booked yet; whoever works for it adds to it.
@@ -74,7 +80,7 @@ class Account:
     owed: float = 0.0
     asking: bool = False  # something is begun for it that has not ended: no pause
     since: float = -math.inf  # the beginning of a pause that is not counted yet
-    before: float = 0.0  # seconds of other processors for its role until then
+    before: float = 0.0  # seconds of other processors for its user until then
     active: float = -math.inf  # when it was last worked for
     pauses: float = 0.0  # seconds of its pauses of late, and squares of each
     squares: float = 0.0
@@ -85,6 +91,13 @@ class Account:
     usual: float = QUANTUM  # of a turn: what the last took, or more
     prepaid: float = 0.0  # of this turn, by the place that the line gave it
     rate: float = 1.0  # at which its line moved when it got its place; 1: it is not in a line
+    place: Place | None = None  # where it waits for the loop, whether it is in debt or not
+    user: Hashable = ""
+
+    @property
+    def line(self) -> Line:
+        """Return the line in which it waits."""
+        return self.role, self.user
 
 
 class FairShare:
@@ -92,18 +105,19 @@ class FairShare:
 
     def __init__(self) -> None:
         self._accounts: set[Account] = set()
-        self._elsewhere: defaultdict[Hashable, float] = defaultdict(float)  # seconds of other processors, by role
-        self._lines: defaultdict[Hashable, float] = defaultdict(lambda: -math.inf)  # when a role's next turn in debt is
-        self._left: defaultdict[Hashable, deque[Account]] = defaultdict(deque)  # those who went and have not paid, by role
-        self._parts: dict[Hashable, float] = {}  # of a processor, for roles that take more
-        self._bursts: dict[Hashable, float] = {}  # what a session may owe, of roles that owe too much together
+        self._elsewhere: defaultdict[Line, float] = defaultdict(float)  # seconds of other processors
+        self._lines: defaultdict[Line, float] = defaultdict(lambda: -math.inf)  # when a line's next turn in debt is
+        self._left: defaultdict[Line, deque[Account]] = defaultdict(deque)  # those who went and have not paid
+        self._parts: dict[Line, float] = {}  # of a processor, for users that take more
+        self._bursts: dict[Line, float] = {}  # what a session may owe, of users that owe too much together
         self._looked = -math.inf
-        self._share = 1.0  # of a processor, for a line
+        self._share = 1.0  # of a processor, for a role in debt
+        self._users: dict[Hashable, int] = {}  # of a role, that are in debt
 
-    def opened(self, role: Hashable, now: float) -> Account:
-        """Return the account of a new session: it owes what the first of its role owed that went and was not followed yet."""
-        account = Account(role, since=now, before=self._elsewhere[role], faded=now)
-        left = self._left[role]
+    def opened(self, role: Hashable, now: float, user: Hashable = "") -> Account:
+        """Return the account of a new session: it owes what the first of its user owed that went and was not followed yet."""
+        account = Account(role, since=now, before=self._elsewhere[role, user], faded=now, user=user)
+        left = self._left[account.line]
         while left:
             former = left.popleft()
             if now - former.since < FORGIVEN:
@@ -119,16 +133,16 @@ class FairShare:
         self._book(account, now)
         self._accounts.discard(account)
         self._pauses(account, now)
-        left = self._left[account.role]
+        left = self._left[account.line]
         if account.owed > 0:
             left.append(account)
         while left and now - left[0].since >= FORGIVEN:
             left.popleft()
 
     def beside(self, account: Account, seconds: float, now: float) -> None:
-        """Note processor time that was taken for a session elsewhere: no pause of its role, but the loop was free for others."""
+        """Note processor time that was taken for a session elsewhere: no pause of its user, but the loop was free for others."""
         if seconds > 0:
-            self._elsewhere[account.role] += seconds
+            self._elsewhere[account.line] += seconds
             self._owe(account, seconds, now)
             self._pauses(account, now)
 
@@ -145,7 +159,7 @@ class FairShare:
 
     def _pay(self, account: Account, arrived: float, now: float) -> None:
         """Count a pause that ended with what `arrived`."""
-        pause = arrived - account.since - (self._elsewhere[account.role] - account.before)
+        pause = arrived - account.since - (self._elsewhere[account.line] - account.before)
         if pause > 0:
             account.pauses = FORGETS * account.pauses + pause
             account.squares = FORGETS * account.squares + pause**2
@@ -154,7 +168,7 @@ class FairShare:
         self._pauses(account, now)
 
     def _pauses(self, account: Account, now: float) -> None:
-        account.since, account.before = now, self._elsewhere[account.role]
+        account.since, account.before = now, self._elsewhere[account.line]
 
     def wait(self, account: Account, now: float) -> float:
         """Return the seconds until a session's turn comes; 0: it has begun. To be asked again, at the latest then."""
@@ -163,11 +177,11 @@ class FairShare:
         self._look(now)
         if account.turn is None:
             return 0.0
-        free = self._share == 1.0 and account.role not in self._parts
+        free = self._rate(account) == 1.0 and account.line not in self._parts
         if account.turn > now and not free:
             return account.turn - now
         if free:
-            self._lines[account.role] = now
+            self._lines[account.line] = now
         self.left(account, now)
         return 0.0
 
@@ -179,7 +193,11 @@ class FairShare:
     def behind(self, account: Account, now: float) -> bool:
         """Return whether what is done for a session had better wait for what is done for others."""
         self._look(now)
-        return self._share < 1.0 and _lately(account.late, now)
+        return self._rate(account) < 1.0 and _lately(account.late, now)
+
+    def _rate(self, account: Account) -> float:
+        """Return the share of a processor of who is in debt."""
+        return self._share / self._users.get(account.role, 1)
 
     # what a session asks
 
@@ -191,21 +209,21 @@ class FairShare:
         account.rate = 1.0
         if not account.asking:
             self._pay(account, now, now)
-        part = self._parts.get(account.role, 1.0)
+        part = self._parts.get(account.line, 1.0)
         if self._in_debt(account):
             if not _lately(account.late, now):
                 self._looked = -math.inf  # who is in debt has changed
             account.late = now
             self._look(now)
-            part = self._share
+            part = self._rate(account)
         if part == 1.0:
             return
         account.rate, account.prepaid = part, account.usual
-        account.turn = max(now, self._lines[account.role])
-        self._lines[account.role] = account.turn + min(LONGEST, account.usual / account.rate)
+        account.turn = max(now, self._lines[account.line])
+        self._lines[account.line] = account.turn + min(LONGEST, account.usual / account.rate)
 
     def _in_debt(self, account: Account) -> bool:
-        return account.owed > min(BURST, self._bursts.get(account.role, BURST))
+        return account.owed > min(BURST, self._bursts.get(account.line, BURST))
 
     # books
 
@@ -224,33 +242,57 @@ class FairShare:
         if account.rate < 1.0:
             covered = min(account.prepaid, seconds)
             account.prepaid -= covered
-            line = max(now, self._lines[account.role])
-            self._lines[account.role] = line + min(LONGEST, (seconds - covered) / account.rate)
+            line = max(now, self._lines[account.line])
+            self._lines[account.line] = line + min(LONGEST, (seconds - covered) / account.rate)
 
     def _look(self, now: float) -> None:
         """Find out who is at work, and what that leaves for who is in debt."""
         if now < self._looked + _LOOK:
             return
         self._looked = now
-        waiting, others = set(), 0.0
-        roles: defaultdict[Hashable, float] = defaultdict(float)
-        owed: defaultdict[Hashable, list[float]] = defaultdict(list)
+        waiting, others = defaultdict[Hashable, set[Hashable]](set), 0.0
+        used: defaultdict[Hashable, dict[Line, float]] = defaultdict(dict)
+        owed: defaultdict[Hashable, defaultdict[Line, list[float]]] = defaultdict(lambda: defaultdict(list))
         for account in self._accounts:
             self._book(account, now)
             if not _lately(account.active, now):
                 continue
-            roles[account.role] += account.used
-            owed[account.role].append(account.owed if account.asking else max(0.0, account.owed - PAID * (now - account.since)))
+            role, line = account.role, account.line
+            used[role][line] = used[role].get(line, 0.0) + account.used
+            owed[role][line].append(account.owed if account.asking else max(0.0, account.owed - PAID * (now - account.since)))
             if _lately(account.late, now) or (account.turn is not None and self._in_debt(account)):
-                waiting.add(account.role)
+                waiting[role].add(line)
             else:
                 others += account.used
-        room = HEADROOM if len(roles) > 1 else 1.0
+        room = HEADROOM if len(used) > 1 else 1.0
         whole = max(LEAST, room - others) if others else 1.0
         self._share = whole / max(1, len(waiting))
-        self._bursts = {role: max(2 * QUANTUM, TOGETHER / len(each)) for role, each in owed.items() if sum(each) > TOGETHER}
-        full = len(roles) > 1 and sum(roles.values()) > FULL
-        self._parts = {role: FULL / len(roles) for role, used in roles.items() if full and used > FULL / len(roles)}
+        self._users = {role: len(lines) for role, lines in waiting.items()}
+        self._bursts = _shared(owed)
+        self._parts = _parts(used)
+
+
+def _shared(owed: Mapping[Hashable, Mapping[Line, list[float]]]) -> dict[Line, float]:
+    """What a session may owe, of users that owe more than their part of what their role may owe together."""
+    bursts: dict[Line, float] = {}
+    for lines in owed.values():
+        part = TOGETHER / len(lines)
+        if sum(map(sum, lines.values())) > TOGETHER:
+            bursts |= {line: max(2 * QUANTUM, part / len(each)) for line, each in lines.items() if sum(each) > part}
+    return bursts
+
+
+def _parts(used: Mapping[Hashable, Mapping[Line, float]]) -> dict[Line, float]:
+    """What of a full processor is left to users that take more than their part of their role's, which does so as well."""
+    parts: dict[Line, float] = {}
+    part = FULL / max(1, len(used))
+    roles = {role: sum(lines.values()) for role, lines in used.items()}
+    if len(roles) < 2 or sum(roles.values()) <= FULL:
+        return parts
+    for role, lines in used.items():
+        if roles[role] > part:
+            parts |= {line: part / len(lines) for line, taken in lines.items() if taken > part / len(lines)}
+    return parts
 
 
 def _lately(then: float, now: float) -> bool:

@@ -18,6 +18,7 @@ from time import thread_time
 from typing import Any, Final, Protocol, TypeVar
 
 from dpproxy.errors import TOO_MANY_CONNECTIONS, Refusal
+from dpproxy.limits.rota import SLICE, Place
 
 # Processor time, put down to whoever the work is for.
 #
@@ -27,16 +28,13 @@ from dpproxy.errors import TOO_MANY_CONNECTIONS, Refusal
 # part of the context, which tasks and threads take over from those who start them.
 
 
-SLICE: Final = 0.003
-"""Seconds of processor after which work that goes on message by message lets others have the loop."""
-
-
 class Payer(Protocol):
     """Who the work is for. `fresh`: seconds that were taken; only the loop's thread adds to it. `resumed`: the thread's
-    processor time when its work last began or went on."""
+    processor time when its work last began or went on. `place`: where it waits for the loop, if it does."""
 
     fresh: float
     resumed: float
+    place: Place | None
 
 
 _payer: ContextVar[Payer | None] = ContextVar("dpproxy_payer", default=None)
@@ -54,9 +52,15 @@ async def metered(work: Callable[[], Coroutine[Any, Any, T]], payer: Payer) -> T
 
 @types.coroutine
 def _driven(work: Coroutine[Any, Any, T], payer: Payer) -> Generator[Any, Any, T]:
-    """From each wait to the next; what it waits for, and how that ends, is passed through."""
+    """From each wait to the next; what it waits for, and how that ends, is passed through. Before it goes on it may have to
+    wait for the loop, since others wait, too."""
     step: Callable[[], Any] = partial(work.send, None)
     while True:
+        if payer.place is not None and not payer.place.passes():
+            try:
+                yield from payer.place.turn()
+            except BaseException as error:
+                step = partial(work.throw, error)
         began = payer.resumed = thread_time()
         try:
             awaited = step()
@@ -64,7 +68,10 @@ def _driven(work: Coroutine[Any, Any, T], payer: Payer) -> Generator[Any, Any, T
             result: T = end.value
             return result
         finally:
-            payer.fresh += thread_time() - began
+            took = thread_time() - began
+            payer.fresh += took
+            if payer.place is not None:
+                payer.place.took(took)
         try:
             step = partial(work.send, (yield awaited))
         except BaseException as error:  # a cancellation, too, is the work's

@@ -14,6 +14,7 @@ from time import thread_time
 from typing import Final
 
 from dpproxy.limits.fair_share import QUANTUM, Account, FairShare
+from dpproxy.limits.rota import Place, Rota
 
 PIECE: Final = 0.1
 """Seconds after which somebody who waits looks whether there is still a reason."""
@@ -42,14 +43,16 @@ class Turns:
         self._delayed: dict[Role, tuple[int, float]] = {}
         self._clock = clock
         self._shares = FairShare()
+        self._rota = Rota()
 
     def delayed(self) -> dict[Role, tuple[int, float]]:
         """Return turns that had to wait since the start, and the seconds they waited, by role."""
         return self._delayed.copy()
 
-    def opened(self, role: Role) -> Account:
-        account = self._shares.opened(role, self._clock())
+    def opened(self, role: Role, user: str = "") -> Account:
+        account = self._shares.opened(role, self._clock(), user)
         account.fresh += ENTRY
+        account.place = Place(self._rota, (role, user))
         return account
 
     def closed(self, account: Account) -> None:

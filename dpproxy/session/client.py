@@ -92,7 +92,7 @@ class ClientSession(asyncio.Protocol):
         self.origin = origin
         self.dataset = dataset
         self.memo = site.memo(dataset)
-        self.account = site.turns.opened((dataset.policy.dataset, asker.role.name))
+        self.account = site.turns.opened((dataset.policy.dataset, asker.role.name), asker.user.name)
         self.link = FacadeLink(self)
         self.private: dict[str, PreparedStatement] = {}
         self.key: Key = (0, b"")
@@ -164,7 +164,10 @@ class ClientSession(asyncio.Protocol):
             return
         began = thread_time()
         self._receive(data, prompt)
-        account.fresh += beyond_flat(began)
+        took = beyond_flat(began)
+        account.fresh += took
+        if took > 0 and account.place is not None:
+            account.place.took(took)
 
     def _receive(self, data: bytes, prompt: bool) -> None:
         if prompt and (counts := glance(self._known, data, self.memo.unconcerned)) is not None:
@@ -173,8 +176,11 @@ class ClientSession(asyncio.Protocol):
             self._queue(*self._inflow.cut(data))
         elif self.late:
             self._take_over(*self._inflow.cut(data))
-        else:
+        elif self.account.place is None or self.account.place.passes():
             self._look(data)
+        else:
+            self._inflow.keep(data)
+            self._take_over(b"", [], None)
 
     def _rest(self) -> None:
         self.flush()

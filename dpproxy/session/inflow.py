@@ -56,11 +56,15 @@ class Inflow:
         """Return the messages that are whole with these bytes; they are to be `put`, or passed on and `settle` called. While many
         wait, no more are cut: a message of five bytes takes a hundred of memory, which nobody counts."""
         if data and len(self.queue) >= MOST:
-            self._framer.keep(data)
+            self.keep(data)
             return Batch(b"", [], None)
         batch = self._framer.batch(data)
         self._whole += len(batch.spans)
         return batch
+
+    def keep(self, data: bytes) -> None:
+        """Leave bytes to be cut later."""
+        self._framer.keep(data)
 
     @property
     def unfinished(self) -> bool:

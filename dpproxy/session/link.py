@@ -18,7 +18,7 @@ from time import thread_time
 from typing import Final, Protocol, cast
 
 from dpproxy.limits.fair_share import Account
-from dpproxy.limits.side_threads import SLICE
+from dpproxy.limits.rota import SLICE
 from dpproxy.limits.turns import RELAYED, beyond_flat
 from dpproxy.session.message_flow import COMPLETIONS
 from dpproxy.session.tracker import SMALL, STATUSES, Counts, Tracker
@@ -50,6 +50,12 @@ Message = tuple[bytes, bytes]
 
 class LinkLost(Exception):
     """The facade's connection ended."""
+
+
+class Cancellable(Protocol):
+    """What is to come."""
+
+    def cancel(self) -> None: ...
 
 
 class Peer(Protocol):
@@ -103,7 +109,7 @@ class FacadeLink(asyncio.Protocol):
         self._client_slow = False
         self._inbox_full = False
         self._left = b""  # of the facade's bytes: what is not looked through yet
-        self._pause: asyncio.TimerHandle | None = None  # in which nothing is read from the facade, since its replies took long
+        self._pause: Cancellable | None = None  # in which nothing is read from the facade, since its replies took long
         self._farewell = False
         self.greeted = False  # the session has begun there: until then nothing is lost with the link
         self.excuse: bytes | None = None  # why the proxy had the running statement cancelled: told in place of PostgreSQL's words
@@ -141,8 +147,14 @@ class FacadeLink(asyncio.Protocol):
             self._receive(data)
             return
         self._left += data
-        if self._pause is None:  # what was read before reading was paused waits with the rest
+        if self._pause is not None:
+            return  # what was read before reading was paused waits with the rest
+        place = self._account.place
+        if place is None or place.passes():
             self._look_through()
+        else:
+            self._pause = place.call(self._go_on)
+            self._throttle()
 
     def _look_through(self) -> None:
         """As many of the bytes as others can wait for: a read may hold forty thousand replies, and one follows another as long as
@@ -156,8 +168,14 @@ class FacadeLink(asyncio.Protocol):
         self._left = data[position:]
         took = beyond_flat(began)
         self._account.fresh += took
+        place = self._account.place
+        if place is not None:
+            place.took(took)
         if took > SLICE or self._left:
-            self._pause = asyncio.get_running_loop().call_later(SPARED * took if self._peer.behind else 0, self._go_on)
+            if place is None or self._peer.behind:
+                self._pause = asyncio.get_running_loop().call_later(SPARED * took if self._peer.behind else 0, self._go_on)
+            else:
+                self._pause = place.call(self._go_on)
             self._throttle()
 
     def _go_on(self) -> None:

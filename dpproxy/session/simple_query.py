@@ -74,8 +74,19 @@ class SimpleQuery:
             await self._replies.fail(refusal, talk)
         return False
 
+    async def _turn(self) -> None:
+        """Wait for the session's turn: a message may have as many statements as a pipeline has messages. Raises Refusal where
+        it is ended meanwhile."""
+        client = self._client
+        await client.breathe()
+        if client.late:
+            client.flush()
+            with self._answers.endable() as ending:
+                await ending.race(client.turn())
+
     async def _attempt(self, statement: Statement, talk: PrivateTalk) -> bool:
         """Raises StatementFailed, Refusal."""
+        await self._turn()
         by_name = sql_prepare.concerned(statement, self._client.private)
         if statement.private and statement.kind == "prepare":
             return await self._prepare(statement, talk)

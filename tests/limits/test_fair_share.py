@@ -33,9 +33,9 @@ class Machine:
     now: float = 0.0
     sessions: list[Session] = field(default_factory=list)
 
-    def add(self, role: str, count: int, cost: float, pause: float) -> list[Session]:
+    def add(self, role: str, count: int, cost: float, pause: float, user: str = "") -> list[Session]:
         apart = (pause + cost) / count
-        added = [Session(self.shares.opened(role, self.now), cost, pause, self.now + i * apart) for i in range(count)]
+        added = [Session(self.shares.opened(role, self.now, user), cost, pause, self.now + i * apart) for i in range(count)]
         self.sessions += added
         return added
 
@@ -122,6 +122,23 @@ def test_two_that_ask_without_a_pause_get_half_each() -> None:
     shares = [(worked(s) - b) / 10 for s, b in zip((one, sixteen), before, strict=True)]
     assert sum(shares) > 0.8
     assert all(0.35 < share < 0.6 for share in shares)
+
+
+@pytest.mark.parametrize("role", ["rude", "other"])
+def test_sessions_of_one_user_make_no_other_user_wait(role: str) -> None:
+    """Thirty sessions ask on. One session of another user, of their role or not, reads its answers. A third user of the role asks
+    on as well, and gets as much as the thirty."""
+    machine = Machine()
+    machine.add("quiet", 1, 0.001, 0.1)
+    rude = machine.add("rude", 30, 0.005, 0.0002, "eve")
+    machine.run(1)
+    polite, hungry = machine.add(role, 1, 0.001, 0.1, "bob"), machine.add("rude", 1, 0.005, 0.0, "cid")
+    machine.run(3)
+    before = worked(rude), worked(hungry)
+    polite[0].waits.clear()
+    machine.run(20)
+    assert max(polite[0].waits) < 4 * QUANTUM
+    assert worked(hungry) - before[1] == pytest.approx(worked(rude) - before[0], rel=0.2)
 
 
 def test_many_that_pause_just_enough_are_one_role_all_the_same() -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.asyncio
 class Payer:
     fresh: float = 0.0
     resumed: float = 0.0
+    place: None = None
 
 
 def work(seconds: float = 0.02) -> None:
