@@ -20,8 +20,9 @@ from dpproxy.plan.report.omissions import rows_text
 from dpproxy.policy.data_claims import told, unitless_rows
 from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
-from dpproxy.policy.names import quote_name
+from dpproxy.policy.names import plural, quote_name
 from dpproxy.policy.scalars import length_text
+from dpproxy.policy.unit_forms import others_named
 from dpproxy.sql.types import INTEGERS, TIMES
 from dpproxy.table_terms import TableName
 
@@ -58,8 +59,8 @@ def _named(name: TableName) -> str:
 def _asking(table: str, unit: str, price: str, most: str) -> Iterator[Help]:
     yield (
         "What can I ask?",
-        f"Counts, sums, averages, percentiles and the like over many {unit}s, and any SQL on top of them. Rows of "
-        f"single {unit}s "
+        f"Counts, sums, averages, percentiles and the like over many {plural(unit)}, and any SQL on top of them. Rows of "
+        f"single {plural(unit)} "
         "are refused. This lists the tables you see.",
         "SELECT * FROM dpproxy.tables",
     )
@@ -89,7 +90,7 @@ def _asking(table: str, unit: str, price: str, most: str) -> Iterator[Help]:
 def _numbers(table: str, unit: str) -> Iterator[Help]:
     yield (
         "How do I get a more exact answer?",
-        f"Ask for fewer and larger groups and fewer aggregates at a time; count {unit}s instead of rows; or pay more: "
+        f"Ask for fewer and larger groups and fewer aggregates at a time; count {plural(unit)} instead of rows; or pay more: "
         "twice the epsilon "
         "halves the noise. `dpproxy.accuracy` finds the least epsilon for a typical error.",
         "SET dpproxy.accuracy = '2%'",
@@ -109,7 +110,7 @@ def _numbers(table: str, unit: str) -> Iterator[Help]:
     )
     yield (
         "Why is a group missing?",
-        f"Groups that the policy does not declare are shown when enough {unit}s share them. Rows with NULL or an "
+        f"Groups that the policy does not declare are shown when enough {plural(unit)} share them. Rows with NULL or an "
         "undeclared value are in "
         "no declared group: this shows them as one more row.",
         "SET dpproxy.other = on",
@@ -211,6 +212,7 @@ def _note(table: TablePolicy, dataset: Dataset) -> str | None:
     said += [f"never counted: {', '.join(never)}"] if never else []
     out = [rows_text(o) for o in _left_out(table, dataset)]
     said += [f"in no group of the column: {', '.join(out)}"] if out else []
+    said += [others] if (others := others_named(table, unit)) is not None else []
     said += [days] if (days := day_promise(dataset.policy)) is not None else []
     return "; ".join(said) or None
 

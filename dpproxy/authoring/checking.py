@@ -8,13 +8,15 @@ held against its data.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from dpproxy.authoring.evidence import evidence
 from dpproxy.backends.base import Backend, BackendError
-from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.model import PostgresBackend
+from dpproxy.policy.model import ColumnRole, PostgresBackend, TablePolicy
 from dpproxy.policy.problems import START, PolicyError, Problem
 from dpproxy.reuse.data_epoch import epoch_query
 from dpproxy.review import doubts
@@ -71,6 +73,7 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
     except PolicyError as error:
         return (*error.problems, *_grave(loaded))
     found = [*await _of_extract(loaded, catalog, backend), *doubts.doubts(loaded, catalog)]
+    found += _public_tables(loaded, catalog, found)
     found += await data_checks.doubts(loaded, catalog, backend)
     if loaded.policy.views or epoch_query(loaded.policy) is not None:
         from dpproxy.authoring.sql_texts import wrong_texts  # the planner is imported where there is SQL to read
@@ -86,6 +89,28 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
             told = question.told(await backend.violations(question.queries))
             found += [told] if told is not None else []
     return tuple(found)
+
+
+def _public_tables(loaded: Loaded, catalog: Catalog, said: Sequence[Problem]) -> Iterator[Problem]:
+    """What a schema says for public tables being about people, where nothing was said of them yet."""
+    policy = loaded.policy
+    private = frozenset(t.name for t in policy.tables.values() if not t.public)
+    for table in policy.tables.values():
+        if not table.public or table.reviewed or any(f"public table `{table.name}`" in problem.what for problem in said):
+            continue
+        signs = evidence(catalog, private, (policy.unit_table, policy.unit_column), _shown(table, catalog))
+        if signs:
+            at = loaded.positions.get(("tables", str(table.name)), START)
+            what = f"public table `{table.name}` may be about people: {signs[0]}"
+            fix = 'give it a `unit`, hide the column, or write `public: { reviewed: "date by name" }` if nobody is in it'
+            yield at.problem(loaded.file, what, fix, "personal-table")
+
+
+def _shown(table: TablePolicy, catalog: Catalog) -> CatalogTable:
+    """A public table without the columns that the policy hides."""
+    shape = catalog.tables[table.name]
+    hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
+    return replace(shape, columns=tuple(c for c in shape.columns if c.name not in hidden))
 
 
 def _grave(loaded: Loaded) -> list[Problem]:

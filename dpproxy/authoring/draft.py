@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dpproxy.authoring.evidence import evidence
-from dpproxy.authoring.schema_facts import Facts, Link, Place, bare, called_like, links, named_key, own_key, singular
+from dpproxy.authoring.evidence import called_after_people, evidence
+from dpproxy.authoring.schema_facts import Facts, Link, Place, bare, called_like, links, named_key, own_key
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family
-from dpproxy.policy.names import fold
+from dpproxy.policy.names import fold, singular
 from dpproxy.review import doubts
 from dpproxy.table_terms import TableName, same_kind
 
@@ -62,7 +62,7 @@ class Frame:
     verifier: str
     role: str = "analyst"
     limits: tuple[str, ...] = (
-        "budget: { epsilon: 10, delta: 1e-6, every: month }  # TODO how much users of the role may learn together",
+        "budget: { epsilon: 10, delta: 1e-9, every: month }  # TODO how much users of the role may learn together",
         "query: { epsilon: 0.1, max_epsilon: 1 }",
         "min_units: 10  # undeclared groups of fewer are never shown",
     )
@@ -84,8 +84,8 @@ def candidates(catalog: Catalog) -> list[Column]:
         key = own_key(table)
         named = {c.name for c in table.columns if doubts.names_people(c.name)} | ({key} if key is not None else set())
         for column in named:
-            score = 100 * doubts.of_people(name.name) + 50 * doubts.names_people(column) + 20 * (column == key)
-            score += len(links(catalog, (name, column))) + 3 * any(doubts.personal(c.name) for c in table.columns)
+            score = 100 * called_after_people(name.name) + 50 * doubts.names_people(column) + 20 * (column == key)
+            score += 4 * len(links(catalog, (name, column))) + 3 * any(doubts.personal(c.name) for c in table.columns)
             found.append((-score, str(name), column, (name, column)))
     return [place for *_, place in sorted(found)]
 
@@ -113,7 +113,7 @@ def one_row(table: CatalogTable, link: Link, unit: Column) -> bool:
     """Return whether a unit has one row in a table, as far as its keys, or in the unit's own table names, say. A person's number
     that comes first in a table which is not called after people, one of events, says nothing."""
     keys = [key for key in (table.primary_key, *table.unique) if len(key) == 1]
-    called = named_key(table) == link.column or doubts.of_people(table.name.name)
+    called = named_key(table) == link.column or called_after_people(table.name.name)
     own = (table.name, link.column) == unit and own_key(table) == link.column and called
     return link.target is None and ((link.column,) in keys or own)
 
@@ -146,7 +146,7 @@ class _Draft:
         unit = scalar(_dotted(decisions.unit))
         about = "; ".join(filter(None, ("who is protected", decisions.people)))
         yield f"privacy_unit: {{ name: {scalar(decisions.unit_name)}, key: {unit} }}  # {about}"
-        yield "budget: { epsilon: 100, delta: 1e-5, every: year }  # TODO all roles together; delta far below 1 / people"
+        yield "budget: { epsilon: 100, delta: 1e-8, every: year }  # TODO all roles together; delta far below 1 / people"
         yield "tables:"
         first = [name for name in self._links if name in self._catalog.tables]
         for name in first:

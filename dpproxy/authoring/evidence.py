@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from dpproxy.authoring.schema_facts import bare, called_like, own_key, singular
+from dpproxy.authoring.schema_facts import bare, called_like, own_key
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
+from dpproxy.policy.names import singular
 from dpproxy.review import doubts
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName, same_kind
@@ -29,6 +30,9 @@ ROLES = re.compile(
     re.IGNORECASE,
 )
 """Names of what people do, as columns and tables have them."""
+_SUFFIX = re.compile(r"_?(?:id|key|no|nr|num|number)$", re.IGNORECASE)
+WORD = 3
+"""Letters that a key's name must have beside its ending, to be taken for the same word elsewhere: card in card_no."""
 SHARE = 0.5
 """Part of a column's distinct values that are ids: from here on the column holds ids."""
 COVERED = 0.1
@@ -56,7 +60,7 @@ def _by_names(catalog: Catalog, private: Set[TableName], unit: Column, table: Ca
     for name, plain in bare(table).items():
         if named_after(catalog, private, unit, plain):
             yield f"`{name}` is called like a key of people's rows"
-    if doubts.of_people(table.name.name) or ROLES.search(table.name.name):
+    if called_after_people(table.name.name):
         yield "it is called after people"
     for column in table.columns:
         if doubts.names_people(column.name) or ROLES.search(column.name):
@@ -67,6 +71,11 @@ def _by_names(catalog: Catalog, private: Set[TableName], unit: Column, table: Ca
             yield f"`{column.name}` is called like free text"
 
 
+def called_after_people(name: str) -> bool:
+    """Return whether a table is called after people, or after what people do."""
+    return doubts.of_people(name) or ROLES.search(name) is not None
+
+
 def named_after(catalog: Catalog, private: Set[TableName], unit: Column, column: str) -> bool:
     """Return whether a column (its name without the table's prefix) is called like the unit's key or a private table's own."""
     for name in private:
@@ -75,7 +84,10 @@ def named_after(catalog: Catalog, private: Set[TableName], unit: Column, column:
             continue
         key, one = unit[1] if name == unit[0] else own_key(target), singular(name.name)
         called = bare(target).get(key or "", "")
-        if column == one or (called and (column in (f"{one}_{called}", f"{one}{called}") or called_like(column, called))):
+        stem = _SUFFIX.sub("", called)
+        if column == one or (stem != called and len(stem) >= WORD and column in (stem, f"{stem}s")):
+            return True
+        if called and (column in (f"{one}_{called}", f"{one}{called}") or called_like(column, called)):
             return True
     return False
 

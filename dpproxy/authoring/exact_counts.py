@@ -20,6 +20,7 @@ from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
+from dpproxy.policy.names import plural
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.review.doubts import delta
 from dpproxy.sql.template import Dialect
@@ -76,7 +77,8 @@ class _Counts:
             def told(found: Numbers, place: Sequence[str] = place, whose: str = whose, amount: int = amount) -> Problem | None:
                 if amount * found[0] * FAR < ATTO:
                     return None
-                what = f"{whose} is {delta(amount)}, which is not far below 1 / {found[0]:,}, the number of {policy.unit_name}s"
+                what = f"{whose} is {delta(amount)}, which is not far below 1 / {found[0]:,}, "
+                what += f"the number of {plural(policy.unit_name)}"
                 return self._problem(place, what, f"write at most {1 / (FAR * FAR * max(found[0], 1)):.0e}", "data-small")
 
             yield Question((count,), told)
@@ -157,7 +159,7 @@ class _Counts:
         def told(found: Numbers) -> Problem | None:
             if not found[0]:
                 return None
-            what = f"{percent(found[0], found[1])} of {name}s have more than {rows} rows in `{table.name}`: "
+            what = f"{percent(found[0], found[1])} of {plural(name)} have more than {rows} rows in `{table.name}`: "
             what += f"a count of all rows misses {percent(found[2], found[3])}"
             return self._problem(("bounds", str(table.name)), what, "raise the bound for less of this and more noise", "data-cut")
 

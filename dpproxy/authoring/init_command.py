@@ -166,7 +166,7 @@ def init(
     frame = Frame(dataset, described.backend, user, make_verifier(password))
     if spend_epsilon is not None:
         made = Draft(described.catalog, described.facts, decisions, frame)
-        decisions = measurements(made, Decimal(f"{spend_epsilon:g}"), folder, state)
+        decisions = measurements(made, Decimal(f"{spend_epsilon:g}"), folder, state, _agreed if ask else _read_out)
     text = draft(described.catalog, decisions, described.facts, frame)
     _verified(text, described.catalog, out)
     out.write_text(text, encoding="utf-8")
@@ -216,6 +216,17 @@ def _shown_to_all(catalog: Catalog, private: Set[TableName], unit: Column, name:
     signs = evidence(catalog, private, unit, catalog.tables[name])
     print(f"`{name}` has no path to {_dotted(unit)}" + (": " + "; ".join(signs[:3]) if signs else ""))
     return typer.confirm("  May everybody see every row of it? No leaves it out", default=False)
+
+
+def _read_out(forecast: str) -> bool:
+    """Say what is to be spent, where nobody is there to be asked."""
+    print(forecast)
+    return True
+
+
+def _agreed(forecast: str) -> bool:
+    print(forecast)
+    return typer.confirm("Spend it?", default=False)
 
 
 def _tables(catalog: Catalog, texts: Sequence[str]) -> frozenset[TableName]:

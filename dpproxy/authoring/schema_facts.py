@@ -17,6 +17,7 @@ from sqlglot import exp
 
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
+from dpproxy.policy.names import singular
 from dpproxy.review import doubts
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName
@@ -182,12 +183,6 @@ def bare(table: CatalogTable) -> dict[str, str]:
     prefix = re.match(r"[a-z]{1,4}_", names[0]) if len(names) > 1 else None
     shared = prefix is not None and all(name.startswith(prefix[0]) for name in names)
     return {name: name[len(prefix[0]) :] if prefix and shared else name for name in names}
-
-
-def singular(name: str) -> str:
-    if name.endswith("ies"):
-        return f"{name[:-3]}y"
-    return name[:-1] if name.endswith("s") and not name.endswith("ss") else name
 
 
 def called_like(column: str, key: str) -> bool:

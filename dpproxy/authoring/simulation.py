@@ -6,6 +6,7 @@ Knows: what trials and spending found. Must not know: how. The picture is SVG, d
 from __future__ import annotations
 
 import asyncio
+import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,13 @@ from xml.sax.saxutils import escape
 
 import typer
 
-from dpproxy.authoring.cases import Asked, Question, cases_beside, of_cases, read_cases, read_log
+from dpproxy.authoring.cases import cases_beside, read_cases
 from dpproxy.authoring.progress import Progress, bar
+from dpproxy.authoring.query_log import Asked, Question, of_cases, read_log
+from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.spending import Habit, Spent, spending
 from dpproxy.authoring.trials import Trial, tried
-from dpproxy.authoring.workbench import invented, open_workbench
+from dpproxy.authoring.workbench import open_workbench
 from dpproxy.budget_windows import WINDOWS, Window
 from dpproxy.facade.sample import Size
 from dpproxy.policy.load import Loaded, load_file
@@ -28,6 +31,8 @@ from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.review.verdicts import Answered, Bench, Refused, Verdict
 
+FEW = 5
+"""Questions from which on their median says something of others."""
 _WIDTH, _HEIGHT, _MARGIN = 720, 220, 60
 _COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#8c564b", "#17becf", "#7f7f7f")
 
@@ -93,14 +98,13 @@ def _questions(found: Simulation) -> list[str]:
 
 
 def _advice(found: Simulation) -> list[str]:
-    lines = ["| bounds on rows | questions are off by (median) |", "|---|---|"]
+    lines = ["| bounds on rows | questions are off by (median) | half of them between | questions |", "|---|---|---|---|"]
     errors = row_errors(found)
     for factor, off in sorted(errors.items()):
-        lines.append(f"| as they are{'' if factor == 1 else f' times {factor:g}'} | {_percent(off)} |")
-    if errors:
-        best = min(errors, key=lambda f: errors[f])
-        better = best != 1 and errors[best] < 0.9 * errors.get(1.0, 0.0)
-        lines += ["", f"Bounds on rows times {best:g} serve these questions better." if better else "These bounds serve well."]
+        between = f"{_percent(off.low)} and {_percent(off.high)}"
+        name = f"as they are{'' if factor == 1 else f' times {factor:g}'}"
+        lines.append(f"| {name} | {_percent(off.median)} | {between} | {off.questions} |")
+    lines += ["", _better(errors)] if errors else []
     for line in found.lines:
         if line.trial and line.trial.bounds and line.trial.noise is not None and line.trial.bounds > line.trial.noise:
             cuts = getattr(line.verdict, "cuts", ())
@@ -119,14 +123,40 @@ def _lasts(day: int | None) -> str:
     return f"until day {day}" if day else "all year"
 
 
-def row_errors(found: Simulation) -> dict[float, float]:
-    """Return the median error over questions by the factor of bounds on rows; of those compared at every factor."""
+def _better(errors: Mapping[float, Spread]) -> str:
+    """Which bounds to write. A few questions say nothing of others, and a difference that is within their spread says nothing."""
+    now, best = errors.get(1.0), min(errors, key=lambda f: errors[f].median)
+    if now is None or now.questions < FEW:
+        return f"Of fewer than {FEW} questions nothing can be said of bounds."
+    if best != 1 and errors[best].median < 0.9 * now.median:
+        doubt = "" if errors[best].high < now.low else ", as far as so few questions can tell"
+        return f"Bounds on rows times {best:g} serve these questions better{doubt}."
+    return "These bounds serve well."
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far off questions are: the median, and the quarters that half of them lie between."""
+
+    low: float
+    median: float
+    high: float
+    questions: int
+
+
+def row_errors(found: Simulation) -> dict[float, Spread]:
+    """Return the errors of questions by the factor of bounds on rows; of those compared at every factor."""
     errors: dict[float, list[float]] = {}
     for line in found.lines:
         if line.trial is not None and line.trial.both is not None:
             for factor, off in ((1.0, line.trial.both), *line.trial.other_rows):
                 errors.setdefault(factor, []).append(off)
-    return {factor: sorted(offs)[len(offs) // 2] for factor, offs in errors.items()}
+    return {factor: _spread(sorted(offs)) for factor, offs in errors.items()}
+
+
+def _spread(offs: Sequence[float]) -> Spread:
+    number = len(offs)
+    return Spread(offs[(number - 1) // 4], statistics.median(offs), offs[number - 1 - (number - 1) // 4], number)
 
 
 def _percent(part: float | None) -> str:
@@ -196,7 +226,7 @@ def _bars(lines: Sequence[Line]) -> list[str]:
 # The command `policy simulate`: a year of questions over invented rows.
 #
 # Knows: the terminal, files, the order of steps. Must not know: how anything is found. Questions come from the policy's tests
-# or from a log (`authoring.cases`).
+# or from a log (`authoring.query_log`).
 
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
@@ -218,8 +248,12 @@ def simulate(
     are, and which bound or epsilon would serve better. No private row is read and nothing is charged."""
     loaded = load_file(policy)
     asked = read_log(log) if log is not None else _from_tests(cases_beside(policy), per_day)
-    bench = asyncio.run(open_workbench(policy)).bench
-    verdicts = [bench.verdict(a.question.role, a.question.query, dict(a.question.settings)) for a in asked]
+    with bar("planning") as progress:
+        bench = asyncio.run(open_workbench(policy)).bench
+        verdicts = []
+        for done, a in enumerate(asked):
+            progress("planning", done, len(asked))
+            verdicts.append(bench.verdict(a.question.role, a.question.query, dict(a.question.settings)))
     answered = [a.question for a, v in zip(asked, verdicts, strict=True) if isinstance(v, Answered)]
     with bar("inventing rows") as progress:
         trials = _trials(loaded, answered, Size(units, rows, skew, seed), progress)
@@ -229,12 +263,15 @@ def simulate(
         for a, v in zip(asked, verdicts, strict=True)
     ]
     habits = _habits(asked, verdicts)
-    found = Simulation(
-        tuple(lines),
-        spending(loaded.policy, habits, reloads),
-        {factor: _lasts_scaled(bench, asked, factor, reloads) for factor in EPSILONS},
-        {window: _days(_renewed(loaded.policy, window), habits, reloads) for window, rule in WINDOWS.items() if rule.days},
-    )
+    epsilons: dict[float, int | None] = {}
+    with bar("spending a year") as progress:
+        for done, factor in enumerate(EPSILONS):
+            progress("spending a year", done, len(EPSILONS))
+            epsilons[factor] = _lasts_scaled(bench, asked, factor, reloads)
+    windows: dict[str, int | None] = {
+        w: _days(_renewed(loaded.policy, w), habits, reloads) for w, rule in WINDOWS.items() if rule.days
+    }
+    found = Simulation(tuple(lines), spending(loaded.policy, habits, reloads), epsilons, windows)
     print(table(found), end="")
     for path, text in ((report, table(found)), (svg, picture(found))):
         if path is not None:
@@ -299,4 +336,5 @@ def _from_tests(path: Path, per_day: float) -> tuple[Asked, ...]:
         raise PolicyError(
             [Problem(str(path), 1, 1, "there are no tests to take questions from", "write some, or name a --log", "empty")]
         )
-    return of_cases(read_cases(path.read_text(encoding="utf-8"), path).cases, per_day)
+    cases = read_cases(path.read_text(encoding="utf-8"), path).cases
+    return of_cases([case for case in cases if case.refuse is None], per_day)  # what is to be refused is nobody's question

@@ -10,6 +10,7 @@ import datetime as dt
 
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TablePolicy, Value
+from dpproxy.policy.names import plural
 from dpproxy.policy.scalars import length_text
 
 SHOWN_VALUES = 20
@@ -18,7 +19,11 @@ SHOWN_VALUES = 20
 
 def table_comment(table: TablePolicy, shape: CatalogTable, unit: str) -> str | None:
     """Return the comment of a table; None for none."""
-    said = None if table.public else f"Private: rows of {unit}s, of which only aggregates are answered; {_counted(table, unit)}"
+    said = (
+        None
+        if table.public
+        else f"Private: rows of {plural(unit)}, of which only aggregates are answered; {_counted(table, unit)}"
+    )
     return _joined(shape.comment, said)
 
 

@@ -67,6 +67,7 @@ from dpproxy.plan.signals import signals
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.data_claims import told, unitless_rows
 from dpproxy.policy.model import Policy, Role
+from dpproxy.policy.unit_forms import others_named
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import each
 from dpproxy.privacy.vector_loss import loss_together
@@ -164,8 +165,8 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
     outer = _spell(statement, registry, result, measurements, shared, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = loss_together(measurements)
-    unitless = _unitless(registry, context)
-    account = with_proofs(plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless), proved)
+    unitless, others = _unitless(registry, context), _unprotected(registry, context)
+    account = with_proofs(plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless, others), proved)
     return Plan(
         measurements=tuple(measurements),
         outer=outer,
@@ -247,6 +248,12 @@ def _unitless(registry: Registry, context: Context) -> tuple[str, ...]:
     tables = (context.policy.tables[name] for name in registry.counter.tables) if registry.compiled else ()
     found = [told(rows, context.policy.unit_name) for t in tables for rows in unitless_rows(t, context.policy, context.catalog)]
     return tuple(dict.fromkeys(found))
+
+
+def _unprotected(registry: Registry, context: Context) -> tuple[str, ...]:
+    """Which columns of the statement's tables name units that rows do not count for."""
+    tables = (context.policy.tables[name] for name in registry.counter.tables) if registry.compiled else ()
+    return tuple(dict.fromkeys(said for t in tables if (said := others_named(t, context.policy.unit_name)) is not None))
 
 
 def _proved(registry: Registry, measurements: Sequence[Measurement], context: Context) -> list[Proved]:

@@ -23,7 +23,7 @@ from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.model import Array, Plan
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.policy.model import TablePolicy
-from dpproxy.policy.names import quote_name
+from dpproxy.policy.names import plural, quote_name
 from dpproxy.privacy.loss import ZERO
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.nodes import every
@@ -51,7 +51,7 @@ def preview(statement: Statement, context: Context) -> Plan | None:
         return None
     unit = context.policy.unit_name
     if mode == "empty":
-        told = f"preview: rows of single {unit}s are not shown, so there are none here, whatever the data hold"
+        told = f"preview: rows of single {plural(unit)} are not shown, so there are none here, whatever the data hold"
         return _plan(statement, context, statement.query, (), told)
     told = f"preview: these rows are invented from the policy's declared values, ranges and types; no {unit} is in them"
     invented = _Invented(context)

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import Context
+from dpproxy.policy.names import plural
 from dpproxy.sql.dialect import position
 
 
@@ -58,7 +59,7 @@ def rows_of_people(node: exp.Expr, context: Context) -> Refusal:
     unit = context.policy.unit_name
     return Refusal(
         INSUFFICIENT_PRIVILEGE,
-        f"answers are aggregates over many {unit}s; this query returns rows of single {unit}s",
+        f"answers are aggregates over many {plural(unit)}; this query returns rows of single {plural(unit)}",
         position(node),
         hint=_over_it(node),
     )
@@ -113,7 +114,7 @@ def private_correlation(node: exp.Expr, context: Context) -> Refusal:
     unit = context.policy.unit_name
     return Refusal(
         FEATURE_NOT_SUPPORTED,
-        f"a subquery over private rows that refers to the query around it must be one aggregate of many {unit}s",
+        f"a subquery over private rows that refers to the query around it must be one aggregate of many {plural(unit)}",
         position(node),
         hint="Let it refer only by `inner column = outer column` in its WHERE, or measure it in a CTE and join that.",
     )
@@ -125,6 +126,7 @@ def private_in_public(node: exp.Expr, context: Context) -> Refusal:
         FEATURE_NOT_SUPPORTED,
         "a subquery over private rows would decide exactly which rows are returned",
         position(node),
-        hint=f"Aggregate inside the subquery: it may return counts, sums or averages of many {context.policy.unit_name}s; or "
-        "count by key, SELECT p.key, count(i.key) FROM public p LEFT JOIN private i ON ... GROUP BY 1, and compare these.",
+        hint="Aggregate inside the subquery: it may return counts, sums or averages of many "
+        f"{plural(context.policy.unit_name)}; or count by key, SELECT p.key, count(i.key) FROM public p LEFT JOIN private i "
+        "ON ... GROUP BY 1, and compare these.",
     )

@@ -75,6 +75,16 @@ class _Check:
             for column in table.columns.values():
                 if column.name not in table.joined:
                     yield from self._column(table, found, column)
+            for other in table.unprotected:
+                if found.column(other) is None:
+                    fix = suggestion(other, (c.name for c in found.columns))
+                    at = self.positions.get(("unprotected", str(table.name)), START)
+                    yield at.problem(self.file, f"table `{table.name}` has no column `{other}`", fix, "unknown-column")
+            if table.public and all(
+                c.name in table.columns and table.columns[c.name].role is ColumnRole.HIDDEN for c in found.columns
+            ):
+                what = f"public table `{table.name}` hides all of its columns"
+                yield self._problem(table, None, what, "leave the table out", "empty")
             if table.unit is not None and not unmade:
                 yield from self._unit(table, table.unit)
         for name in self.policy.views:

@@ -116,7 +116,7 @@ def _values(reader: Reader, node: Node) -> tuple[Value, ...] | None:
         elif scalars.is_null(item):
             reader.problem(item.at, "NULL cannot be listed in `values`", 'write `nulls: true`, or "" for empty text', "values")
         elif (found := scalars.value(item)) in values:
-            reader.problem(item.at, f"the value {kind(item)} is given twice", "keep one", "duplicate")
+            reader.problem(item.at, f"the value `{str(found)[:40]}` is given twice", "keep one", "duplicate")
         else:
             values.append(found)
     if len({_family(v) for v in values}) > 1:

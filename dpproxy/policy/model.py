@@ -95,7 +95,7 @@ class TablePolicy:
     `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
     values together are those of one row at most (checked likewise). `reviewed`: when, and by whom, a public table was found to be
     about nobody; empty where nobody says so. `joined`: keys of several columns, by the name of the one column that stands for
-    them (`policy.joined_keys`)."""
+    them (`policy.joined_keys`). `unprotected`: columns by which a row names further units, which it is not counted for."""
 
     name: TableName
     unit: UnitPath | None
@@ -105,6 +105,7 @@ class TablePolicy:
     keys: tuple[tuple[str, ...], ...] = ()
     reviewed: str = ""
     joined: Mapping[str, tuple[KeyPart, ...]] = field(default_factory=dict)
+    unprotected: tuple[str, ...] = ()
 
     @property
     def public(self) -> bool:

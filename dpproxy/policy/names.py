@@ -13,6 +13,11 @@ from dpproxy.table_terms import TableName
 
 MAX_NAME = 63  # PostgreSQL's NAMEDATALEN - 1, in bytes: longer names are cut there and would collide
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_$]*\Z", re.ASCII)
+_PLURALS = {
+    "person": "people", "child": "children", "man": "men", "woman": "women", "wife": "wives", "staff": "staff", "crew": "crew",
+    "offspring": "offspring", "personnel": "personnel",
+}  # fmt: skip
+"""Of nouns for people, those that no rule makes."""
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
 
 
@@ -30,6 +35,38 @@ def written(*parts: str) -> str:
 def written_place(table: TableName, column: str) -> str:
     """Return a table's column in the same way."""
     return written(*((table.name,) if table.schema == "public" else (table.schema, table.name)), column)
+
+
+def plural(noun: str) -> str:
+    """Return the plural of what a policy calls its unit, as in customers, households of a city, companies."""
+    head, of, rest = noun.partition(" of ")
+    before, space, last = head.rpartition(" ")
+    return before + space + _plural(last) + of + rest
+
+
+def _plural(word: str) -> str:
+    low = word.lower()
+    if low == "person":
+        return f"{word}s"  # each counted by itself, as no people are
+    if low in _PLURALS or low in _PLURALS.values():
+        return _PLURALS.get(low, word)
+    if re.search(r"[^aeiou]y$", low):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if re.search(r"(?:s|x|z|ch|sh)$", low) else f"{word}s"
+
+
+def singular(word: str) -> str:
+    """Return one of what a table is called after, as in person of people; the word itself where it is one."""
+    one = next((one for one, many in _PLURALS.items() if word.lower() == many), None)
+    if one is not None:
+        return one
+    if word.endswith(("series", "species")):
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-1] if word.endswith(("movies", "cookies")) else f"{word[:-3]}y"
+    if re.search(r"(?:ss|us|x|z|ch|sh)es$", word) and not word.endswith(("houses", "causes")):
+        return word[:-2]
+    return word[:-1] if re.search(r"[^siu]s$", word) else word
 
 
 def fold(name: str) -> str:

@@ -111,7 +111,8 @@ class Reader:
     def integer(self, node: Node, what: str, lowest: int, highest: int) -> int | None:
         found = scalars.integer(node) if isinstance(node, Scalar) else None
         if found is None:
-            fix = _unquoted(node) or f"write a number from {lowest}"
+            whole = isinstance(node, Scalar) and "%" not in node.text
+            fix = (_unquoted(node) if whole else None) or f"write a number from {lowest}"
             self.problem(node.at, f"`{what}` must be a whole number, not {kind(node)}", fix, "wrong-type")
         elif not lowest <= found <= highest:
             where = f"write a number from {lowest} to {highest}"

@@ -45,6 +45,12 @@ TABLE = Part(
             "somebody.",
             "customer_id",
         ),
+        "unprotected": PolicyKey(
+            "Columns by which a row names further units, as the receiver of a payment. Written by who knows it.",
+            NAMES,
+            "Those units are not protected by these rows: answers may show any number of them. EXPLAIN says so.",
+            ["to_account"],
+        ),
         "unique": PolicyKey(
             "At most one row per unit (checked at start). Default: true for the privacy unit's own key.",
             FLAG,

@@ -17,7 +17,7 @@ from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.table_keys import BOUNDS, REVIEW, TABLE, WHOLE_BOUNDS
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
-from dpproxy.policy.unit_forms import WrittenUnit, read_unit
+from dpproxy.policy.unit_forms import WrittenUnit, read_unit, read_unprotected
 from dpproxy.table_terms import TableName
 
 MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
@@ -40,6 +40,7 @@ class _Draft:
     columns: Entries[str, ColumnPolicy]
     keys: tuple[tuple[str, ...], ...]
     reviewed: str = ""
+    unprotected: tuple[str, ...] = ()
 
     @property
     def column(self) -> str | None:
@@ -79,7 +80,7 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     public, reviewed = _public(reader, keys["public"]) if "public" in keys else (False, "")
     columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), bool(public))
     if public:
-        for key in ("unit", "unique", "keys", "bounds"):
+        for key in ("unit", "unprotected", "unique", "keys", "bounds"):
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
@@ -95,7 +96,9 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     reader.positions["units", str(name)] = unit_at
     reader.positions["bounds", str(name)] = bounds_at or at
     listed = _keys(reader, name, keys["keys"], columns) if "keys" in keys else ()
-    return _Draft(name, at, False, unit, unit_at, unique, bounds, bounds_at, columns, listed)
+    reader.positions["unprotected", str(name)] = keys["unprotected"].at if "unprotected" in keys else at
+    others = read_unprotected(reader, keys["unprotected"], name, unit.column) if "unprotected" in keys else ()
+    return _Draft(name, at, False, unit, unit_at, unique, bounds, bounds_at, columns, listed, unprotected=others)
 
 
 def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
@@ -103,8 +106,14 @@ def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
     if not isinstance(node, Mapping):
         return reader.flag(node, "public"), ""
     keys = reader.mapping(node, REVIEW) or {}
-    reviewed = reader.text(keys["reviewed"], "reviewed") if "reviewed" in keys else None
-    return True, reviewed or ""
+    said = keys.get("reviewed")
+    if said is None:
+        return True, ""
+    if not isinstance(said, Scalar) or scalars.is_null(said) or scalars.flag(said) is not None or not said.text.strip():
+        fix = 'write when, and by whom, as in `reviewed: "2026-11-28 by Ada"`'
+        reader.problem(said.at, f"a review cannot be {kind(said)}", fix, "wrong-type")
+        return True, ""
+    return True, reader.text(said, "reviewed") or ""
 
 
 def _keys(reader: Reader, table: TableName, node: Node, columns: Entries[str, ColumnPolicy]) -> tuple[tuple[str, ...], ...]:
@@ -177,7 +186,8 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     _roles(reader, draft, path, doubtful or (keyed is not None and unit is not None and keyed.column != unit[1]))
     _references(reader, draft, drafts)
     joined = _joined(draft, drafts)
-    return TablePolicy(draft.name, path, one, bounds, _with_joined(draft, path, joined), draft.keys, joined=joined)
+    columns = _with_joined(draft, path, joined)
+    return TablePolicy(draft.name, path, one, bounds, columns, draft.keys, joined=joined, unprotected=draft.unprotected)
 
 
 def _joined(draft: _Draft, drafts: Entries[TableName, _Draft]) -> dict[str, tuple[KeyPart, ...]]:

@@ -100,9 +100,10 @@ def _places(reader: Reader, node: Sequence, what: str) -> tuple[TableName, Parts
             reader.problem(item.at, f"a part of `{what}` cannot be {kind(item)}", fix, "unit-key")
             return None
         found.append((place[0], KeyPart(place[1], day)))
-    if len({table for table, _ in found}) != 1 or not _told_apart(reader, node, tuple(part for _, part in found)):
-        if len({table for table, _ in found}) > 1:
-            reader.problem(node.at, f"`{what}` names columns of two tables", fix, "unit-key")
+    if len({table for table, _ in found}) > 1:
+        reader.problem(node.at, f"`{what}` names columns of two tables", fix, "unit-key")
+        return None
+    if not _told_apart(reader, node, tuple(part for _, part in found)):
         return None
     return found[0][0], tuple(part for _, part in found)
 
@@ -127,7 +128,7 @@ def _told_apart(reader: Reader, node: Sequence, parts: Parts) -> bool:
     if len(parts) > 1 and len(set(parts)) == len(parts) and not all(part.day for part in parts):
         return True
     what = "a column of the key is given twice" if len(set(parts)) < len(parts) else "a key of several columns needs two"
-    if any(part.day for part in parts):
+    if parts and all(part.day for part in parts):
         what = "a day alone names nobody"
     reader.problem(node.at, what, "write the column alone, without brackets" if len(parts) == 1 else SEVERAL, "unit-key")
     return False
@@ -143,12 +144,38 @@ def _day(reader: Reader, item: Node) -> tuple[bool, Node | None]:
 
 def _column(reader: Reader, node: Node) -> str | None:
     column = names.column(node.text) if isinstance(node, Scalar) and not scalars.is_null(node) else None
+    if column is not None and ", " in column and not column.startswith('"'):
+        reader.problem(node.at, f"`{column}` is one name, and no list of columns", f"write `[{column}]`", "wrong-type")
+        return None
     if column is None:
         fix = FORM
         if isinstance(node, Scalar) and names.table_column(node.text):
             fix = f"write `unit: {{ via: {node.text} }}` for a path over another table, or this table's own column alone"
         reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix, "wrong-type")
     return column
+
+
+def read_unprotected(reader: Reader, node: Node, table: TableName, own: str | None) -> tuple[str, ...]:
+    """Return the columns by which rows name further units. Problems are recorded in `reader`."""
+    found: list[str] = []
+    for item in reader.items(node, "unprotected") or ():
+        name = names.column(item.text) if isinstance(item, Scalar) and not scalars.is_null(item) else None
+        if name is None:
+            reader.problem(item.at, f"a column cannot be {kind(item)}", "write `unprotected: [column]`", "wrong-type")
+        elif name == own or name in found:
+            what = f"`{name}` names the unit of `{table}`, which is protected" if name == own else f"`{name}` is given twice"
+            reader.problem(item.at, what, "list the columns that name others", "duplicate")
+        else:
+            found.append(name)
+    return tuple(found)
+
+
+def others_named(table: TablePolicy, unit: str) -> str | None:
+    """Say which columns of a table name units that its rows do not count for; None where there are none."""
+    if not table.unprotected:
+        return None
+    listed = " and ".join(f"`{name}`" for name in table.unprotected)
+    return f"a {unit} named by {listed} of `{table.name}` is not protected there: answers may show any number of such rows"
 
 
 def written_parts(parts: Parts) -> str:

@@ -28,9 +28,10 @@ import asyncpg
 
 from dpproxy import postgres_connections
 from dpproxy.errors import OperatorError
-from dpproxy.postgres_connections import ENDED, FAILURES
+from dpproxy.postgres_failures import ENDED, FAILURES
 from dpproxy.reuse.file_tables import place_of
-from dpproxy.reuse.tables import FORMAT, SealError, TablesAway, Values
+from dpproxy.reuse.payload import SealError
+from dpproxy.reuse.tables import FORMAT, TablesAway, Values
 
 # Who is making which measurement, among proxies on several machines: locks of a PostgreSQL server, held by a session.
 #

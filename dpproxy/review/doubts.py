@@ -20,7 +20,7 @@ from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
-from dpproxy.policy.names import written
+from dpproxy.policy.names import plural, written
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.table_terms import TableName
 
@@ -338,10 +338,11 @@ class _Doubts:
         keys = shape.foreign_keys if shape is not None else ()
         others = {c.name for c in table.columns.values() if c.references == led}
         others |= {key.columns[0] for key in keys if len(key.columns) == 1 and (key.target, key.target_columns[0]) == led}
-        for column in sorted(others - {first}):
+        for column in sorted(others - {first, *table.unprotected}):
             unit, place = policy.unit_name, ("tables", str(table.name))
-            what = f"a row of `{table.name}` may name two {unit}s: only that of `{first}` is protected, not that of `{column}`"
-            fix = "leave the table out, or know it: what answers show of the second one has no bound"
+            what = f"a row of `{table.name}` may name two {plural(unit)}: only that of `{first}` is protected, "
+            what += f"not that of `{column}`"
+            fix = f"leave the table out, or write `unprotected: [{written(column)}]`: what is shown of the second has no bound"
             yield self._at([(*place, column), ("units", str(table.name)), place], what, fix, "second-unit")
 
     def _half(self, table: TablePolicy) -> Iterator[Problem]:

@@ -13,15 +13,16 @@ from dpproxy.amounts import ATTO
 from dpproxy.policy.check import family
 from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
-from dpproxy.policy.names import quote_name
+from dpproxy.policy.names import plural, quote_name
+from dpproxy.policy.unit_forms import others_named
 from dpproxy.review.doubts import delta, epsilon, odds
 from dpproxy.review.verdicts import Answered, Bench
 
 SHOWN = 12  # columns and values named in a sentence
 
 _PREVIEWS = {
-    "empty": "A query for rows of {unit}s without a filter is answered with no rows, at no cost: no row of the data is read.",
-    "synthetic": "A query for rows of {unit}s without a filter is answered with invented rows, at no cost: they are made of the "
+    "empty": "A query for rows of {units} without a filter is answered with no rows, at no cost: no row of the data is read.",
+    "synthetic": "A query for rows of {units} without a filter is answered with invented rows, at no cost: they are made of the "
     "declared values, ranges and types alone, and no row of the data is read.",
 }
 
@@ -57,6 +58,10 @@ class _Explained:
         private = [self._private(t) for t in tables if not t.public]
         title = f"What role {self._role.name} can learn from {self._policy.dataset}"
         return Page(title, (self._who(), self._budget(), self._query(), *private, *self._public(tables), self._never()))
+
+    @property
+    def _units(self) -> str:
+        return plural(self._policy.unit_name)
 
     def _who(self) -> Section:
         unit, users = self._policy.unit_name, [u.name for u in self._policy.users.values() if u.role == self._role.name]
@@ -99,11 +104,9 @@ class _Explained:
             "A query asked again is answered as before at no cost, as far as the policy reuses answers.",
         ]
         if self._role.min_units > 1:
-            sentences.append(
-                f"Groups with undeclared keys are shown only from about {self._role.min_units} {self._policy.unit_name}s on."
-            )
+            sentences.append(f"Groups with undeclared keys are shown only from about {self._role.min_units} {self._units} on.")
         if self._role.previews != "refuse":
-            sentences.append(_PREVIEWS[self._role.previews].format(unit=self._policy.unit_name))
+            sentences.append(_PREVIEWS[self._role.previews].format(unit=self._policy.unit_name, units=self._units))
         return Section("What a query costs", tuple(sentences))
 
     def _private(self, table: TablePolicy) -> Section:
@@ -111,6 +114,8 @@ class _Explained:
         columns = list(table.columns.values())
         own = f"A {unit} has at most one row." if table.one else self._bounds(table, unit)
         sentences = [own]
+        if (others := others_named(table, unit)) is not None:
+            sentences.append(f"{others[0].upper()}{others[1:]}.")
         groups = [c for c in columns if c.role is ColumnRole.PLAIN and c.values is not None]
         free = [c for c in columns if c.role is ColumnRole.PLAIN and c.values is None and c.range is None]
         tied = [c for c in columns if c.role in (ColumnRole.KEY, ColumnRole.UNIT)]
@@ -118,7 +123,9 @@ class _Explained:
         if groups:
             sentences.append(f"Groups may be formed by {_listed([self._domain(c) for c in groups])}.")
         if free:
-            sentences.append(f"Groups may be formed by {_listed([c.name for c in free])}, where enough {unit}s share a value.")
+            sentences.append(
+                f"Groups may be formed by {_listed([c.name for c in free])}, where enough {self._units} share a value."
+            )
         if tied:
             sentences.append(f"Counted and joined on, never shown: {_listed([c.name for c in tied])}.")
         sentences.append(f"Not there for the role: {_listed(hidden)}." if hidden else "No column of the table is hidden.")
@@ -176,14 +183,14 @@ class _Explained:
     def _public(self, tables: list[TablePolicy]) -> Iterator[Section]:
         names = [str(t.name) for t in tables if t.public]
         if names:
-            yield Section("Tables shown as they are", (f"Nothing about {self._policy.unit_name}s is in {_listed(names)}.",))
+            yield Section("Tables shown as they are", (f"Nothing about {self._units} is in {_listed(names)}.",))
 
     def _never(self) -> Section:
         return Section(
             "What is not promised",
             (
-                f"What is true of {self._policy.unit_name}s in general can be learnt, and then be said of one of them.",
-                f"A group of k {self._policy.unit_name}s that belong together, such as a household, is protected k times less.",
+                f"What is true of {self._units} in general can be learnt, and then be said of one of them.",
+                f"A group of k {self._units} that belong together, such as a household, is protected k times less.",
                 "Errors are of the noise: with 95 % certainty an answer is as near. What bounds and ranges cut comes on top.",
             ),
         )

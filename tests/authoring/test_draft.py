@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.amounts import ATTO
 from dpproxy.authoring.draft import Decisions, Frame, candidates, draft, unit_name
+from dpproxy.authoring.exact_counts import FAR
 from dpproxy.authoring.schema_facts import Facts, Link
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import check
@@ -186,3 +188,14 @@ def test_what_is_returned_refers_to_what_was_sold() -> None:
     )
     assert policy.tables[name("store_returns")].columns["sr_addr_sk"].references is None
     assert policy.tables[name("web_sales")].columns["ws_ticket_number"].references is None
+
+
+def test_a_drafts_own_delta_is_small_for_a_million_people() -> None:
+    """`check --data` warns of a delta that is not far below one in the number of people: not of what `init` wrote itself."""
+    unit = (TableName("public", "people"), "id")
+    people = CatalogTable(unit[0], ("main", "people"), (CatalogColumn("id", "id", "int8"),), ("id",))
+    policy = read_text(
+        draft(Catalog({unit[0]: people}), Decisions(unit, "person"), {}, FRAME), "p.yaml", Path("/data"), {}
+    ).policy
+    deltas = [policy.budget.delta, *(role.budget.delta for role in policy.roles.values())]
+    assert all(0 < delta * 1_000_000 * FAR < ATTO for delta in deltas)

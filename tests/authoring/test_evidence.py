@@ -168,8 +168,28 @@ def test_a_public_table_with_ids_of_people_is_an_error(bank: Path, public: str, 
     path.write_text(POLICY.replace("PUBLIC", public))
     found = asyncio.run(findings([path], Depth.DATA))
     said = {(p.code, "payments") for p in found if "`payments`" in p.what and "payer" in p.what}
-    assert said == codes
+    assert said - {("personal-table", "payments")} == codes
     assert not [p for p in found if "`branches`" in p.what], "forty numbers are no people"
+
+
+def test_a_public_table_called_like_one_of_people_is_warned_of(bank: Path) -> None:
+    """By the schema alone: values that are no ids tell nothing."""
+    with duckdb.connect(str(bank / "bank.duckdb")) as connection:
+        connection.execute("CREATE TABLE letters AS SELECT 'Ann' AS writer, 'Dear all' AS topic")
+    path = bank / "p.yaml"
+    path.write_text(POLICY.replace("PUBLIC", "true").replace("  branches:", "  letters: { public: true }\n  branches:"))
+    (said,) = [p for p in asyncio.run(findings([path], Depth.SHAPES)) if "`letters`" in p.what]
+    assert (said.code, said.what.rpartition(": ")[2]) == ("personal-table", "`writer` is called like an id of people")
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "called"),
+    [("fines", "card_no", "card"), ("fines", "member_id", "members")],
+)
+def test_a_key_is_known_without_its_ending(name: str, key: str, called: str) -> None:
+    unit, catalog, _ = trade(f"people.{key} people({key}:i) {name}(x:n,{called}:i) | t(id:i)")
+    table = catalog.tables[TableName("public", name)]
+    assert evidence(catalog, {unit[0]}, unit, table) == (f"`{called}` is called like a key of people's rows",)
 
 
 @pytest.mark.parametrize(

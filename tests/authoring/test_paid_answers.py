@@ -6,7 +6,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from dpproxy.authoring.paid_session import Account, Aim, Answer, Asked, Subject, account, measured
+from dpproxy.authoring.paid_questions import Account, Aim, Answer, Asked, Subject, account, measured
 from tests.worlds.clinic import CATALOG, DECIDED, PEOPLE, VISITS
 
 AGE, SEX, DAY, WARD = (PEOPLE, "age"), (PEOPLE, "sex"), (VISITS, "day"), (VISITS, "ward")

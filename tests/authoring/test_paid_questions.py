@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from dpproxy.authoring.draft import Decisions
-from dpproxy.authoring.paid_session import WIDE, ends, questions, searching
+from dpproxy.authoring.paid_questions import WIDE, ends, questions, searching
 from dpproxy.authoring.schema_facts import Facts
 from dpproxy.policy.catalog import Catalog
 from tests.worlds.clinic import CATALOG, DECIDED, DRUGS, PEOPLE, VISITS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -70,7 +71,15 @@ def test_an_allotment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(paid_session, "launched", launched)
     monkeypatch.setattr(asyncpg, "connect", connect)
     made = Draft(CATALOG, {}, DECIDED, Frame("clinic", "{ duckdb: clinic.duckdb }", "ada", "unused"))
-    found = measurements(made, EPSILON, tmp_path, tmp_path / "state")
+    said: list[str] = []
+
+    def agreed(forecast: str) -> bool:
+        assert not session.spent, "nothing is spent before it is agreed to"
+        said.append(forecast)
+        return True
+
+    found = measurements(made, EPSILON, tmp_path, tmp_path / "state", agreed)
+    assert re.match(r"epsilon 2 is to be spent on \d+ questions; it can tell:\n- how many \w+ have rows in a table", said[0])
     (role,) = served[0].roles.values()
     assert (role.name, role.budget.epsilon, role.budget.every) == ("init", 2_000_000, "never")
     assert list(tmp_path.iterdir()) == [], "the draft that was served is gone"
@@ -84,3 +93,6 @@ def test_an_allotment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert EPSILON * 9 / 10 < spent <= EPSILON, "what was refused goes to the ends"
     shares = {part: epsilon for sql, epsilon in session.spent for part in ANSWERS if part in sql}
     assert shares['t0."age")'] == shares['t0."day")'] > shares['"sex"'] > shares['SELECT count(DISTINCT t0."person_id") FROM']
+    session.spent.clear()
+    assert measurements(made, EPSILON, tmp_path, tmp_path / "state", lambda forecast: False).bounds == DECIDED.bounds
+    assert session.spent == [], "who says no is charged nothing"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dpproxy.authoring.schema_facts import Link, bare, called_like, links, own_key, singular
+from dpproxy.authoring.schema_facts import Link, bare, called_like, links, own_key
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.policy.names import singular
 from dpproxy.table_terms import TableName
 
 

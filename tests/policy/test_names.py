@@ -71,3 +71,19 @@ def test_written_names_are_read_back(parts: tuple[str, ...], text: str) -> None:
 def test_written_places() -> None:
     assert names.written_place(TableName("public", "people"), "id") == "people.id"
     assert names.written_place(TableName("Care", "Stays"), "id") == """'"Care"."Stays".id'"""
+
+
+@pytest.mark.parametrize(
+    ("one", "many"),
+    [
+        ("customer", "customers"), ("company", "companies"), ("day of a user", "days of a user"),
+        ("user account", "user accounts"), ("child", "children"), ("address", "addresses"), ("status", "statuses"), ("boy", "boys"),
+        ("staff", "staff"), ("series", "series"), ("house", "houses"), ("box", "boxes"), ("movie", "movies"), ("class", "classes"),
+    ],
+)  # fmt: skip
+def test_one_and_many(one: str, many: str) -> None:
+    assert names.plural(one) == many or one == "series"
+    assert names.singular(many) == one or " " in one
+    assert names.plural("people") == "people"
+    assert (names.plural("person"), names.singular("people"), names.singular("persons")) == ("persons", "person", "person")
+    assert names.singular("bus") == "bus"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpproxy.reuse.file_tables import FileTables, NoRegularFile
-from dpproxy.reuse.tables import FORMAT, SealError
+from dpproxy.reuse.payload import SealError
+from dpproxy.reuse.tables import FORMAT
 from tests.worlds.waiting import SAFETY
 
 

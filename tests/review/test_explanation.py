@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from dpproxy.amounts import MICRO
 from dpproxy.review.explanation import Page, explanation
@@ -47,3 +48,17 @@ def test_errors_are_those_of_the_planner(bench: Bench) -> None:
     assert cell == f"± {stated:,.4g}"
     alone = math.log(20) * MICRO / role.query.epsilon
     assert alone - 1 <= stated <= 3 * alone, "what is stated holds at least as often as is said"
+
+
+def test_who_is_not_protected_is_said(bench: Bench) -> None:
+    """By the page, and by EXPLAIN of each statement that reads the table."""
+    role = next(iter(bench.policy.roles))
+    name = next(t.name for t in bench.policy.tables.values() if t.unit is not None)
+    tables = {**bench.policy.tables, name: replace(bench.policy.tables[name], unprotected=("payee",))}
+    given = Bench(replace(bench.policy, tables=tables), bench.catalog, "duckdb")
+    said = f"named by `payee` of `{name}` is not protected there"
+    assert said in texts(explanation(given, role))
+    assert said not in texts(explanation(bench, role))
+    plan = given.planned(role, f"SELECT count(*) FROM {name}")
+    assert plan is not None
+    assert said in "".join(plan.explain)

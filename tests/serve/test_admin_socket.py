@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.operations.audit import account
-from dpproxy.operations.requests import Drain, OperationError, Recent, Reload, Report, Request, address, answers, ask
+from dpproxy.operations.client import address, answers, ask
+from dpproxy.operations.requests import Drain, OperationError, Recent, Reload, Report, Request
 from dpproxy.serve.operator import AdminSocket
 
 heard: list[tuple[Request, str, bool]] = []

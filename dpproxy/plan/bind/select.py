@@ -31,6 +31,7 @@ from dpproxy.plan.properties.fanout import beside_groups, check_repetitions, con
 from dpproxy.plan.properties.key_origins import origin
 from dpproxy.plan.properties.narrowing import narrowed_column
 from dpproxy.plan.refusals import FormRefusal, limit_below, rows_of_people, unsupported
+from dpproxy.policy.names import plural
 from dpproxy.sql import capture
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.output_names import output_name
@@ -89,7 +90,7 @@ def _measured(queries: Queries, select: exp.Select, rows: Rows, scope: Scope, en
         unit = queries.context.policy.unit_column
         raise FormRefusal(
             FEATURE_NOT_SUPPORTED,
-            f"this subquery is of many {queries.context.policy.unit_name}s, and refers to the query around it",
+            f"this subquery is of many {plural(queries.context.policy.unit_name)}, and refers to the query around it",
             position(around[0]),
             hint=f"Add {unit} to what it selects and groups by, and compare that around it: WHERE t.{unit} = o.{unit}.",
         )

@@ -23,6 +23,7 @@ from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import as_type, merged
 from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits
 from dpproxy.plan.refusals import mixed_rows, unsupported
+from dpproxy.policy.names import plural
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import common
 from dpproxy.table_terms import same_kind
@@ -133,7 +134,7 @@ class SetOperation:
         policy = self.context.policy
         return Refusal(
             FEATURE_NOT_SUPPORTED,
-            f"{type(self.node).__name__.upper()} compares rows of different {policy.unit_name}s",
+            f"{type(self.node).__name__.upper()} compares rows of different {plural(policy.unit_name)}",
             position(self.node),
             hint=f"Write SELECT DISTINCT on both sides, select `{policy.unit_column}` on both, or count or group the result in a "
             "query around it.",

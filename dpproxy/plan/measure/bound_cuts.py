@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import BasisSpec, Bounding
 from dpproxy.plan.model import Cut
+from dpproxy.policy.names import plural
 from dpproxy.privacy.measurement import Names
 from dpproxy.sql.template import split_holes
 from dpproxy.tree.measured import Test
@@ -56,7 +57,7 @@ def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
         if one.cut is None or one.cut.text in found:
             continue
         if one.specs or one.selections:  # declared groups alone are there in any case
-            specs = tuple(BasisSpec("units", None, None, label) for label in (f"{unit}s", f"{unit}s that bounds cut"))
+            specs = tuple(BasisSpec("units", None, None, label) for label in (plural(unit), f"{plural(unit)} that bounds cut"))
             name = split_holes(f"cut: {one.cut.text}")
             names = Names(
                 rows=name, keys=(), columns=tuple(map(split_holes, (UNITS, BEYOND))), base=name,
@@ -64,7 +65,7 @@ def measured(made: Sequence[Compiled], unit: str) -> list[tuple[Compiled, Cut]]:
                 complete=False, bound=0, additive=(False, False), mixes=((), ()),
             )  # fmt: skip
             compiled = Compiled(one.cut, (), specs, (), (), _BOUNDING, None, 1, names=names, cutting=True)
-            found[one.cut.text] = compiled, Cut(len(made) + len(found), f"{unit}s", bounds_of(one, unit))
+            found[one.cut.text] = compiled, Cut(len(made) + len(found), f"{plural(unit)}", bounds_of(one, unit))
     return list(found.values())
 
 

@@ -30,6 +30,7 @@ from dpproxy.plan.model import LeftOut, Unshown
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.properties.key_domains import Dense, dense_domain
+from dpproxy.policy.names import plural
 from dpproxy.privacy.measurement import Names
 from dpproxy.privacy.running_sums import Running
 from dpproxy.sql.effort import step
@@ -225,10 +226,10 @@ class Compiler:
             return specs, None
         unit = self.context.policy.unit_name
         if bounding.spread:
-            weight = BasisSpec("weight", None, None, f"weight of {unit}s, 1 over all groups of each")
+            weight = BasisSpec("weight", None, None, f"weight of {plural(unit)}, 1 over all groups of each")
             if bounding.norm != 2:
                 return [*specs, weight], len(specs)
-            rounds = (replace(weight, label=f"weight of {unit}s, {which}", round=i) for i, which in ROUNDS.items())
+            rounds = (replace(weight, label=f"weight of {plural(unit)}, {which}", round=i) for i, which in ROUNDS.items())
             return [*specs, *rounds], len(specs)
         for i, spec in enumerate(specs):
             if spec.kind == "units" and spec.where is None and spec.value is None:
@@ -236,7 +237,7 @@ class Compiler:
         for i, spec in enumerate(specs):
             if bounding.rows == 1 and _counts_rows(spec) and not spec.norm(bounding):
                 return specs, i  # one row per unit in a group: the number of rows is the number of units
-        units = BasisSpec("units", None, None, f"distinct {unit}s")
+        units = BasisSpec("units", None, None, f"distinct {plural(unit)}")
         return [*specs, units], len(specs)
 
 
@@ -305,7 +306,7 @@ ROUNDS = {2: "1 over all groups of each that were not found before", 1: "1 over 
 """The weights of two rounds, the one that the threshold is about before the other (`mechanisms.key_rounds`)."""
 
 STEPPED = (
-    "counts and sums: {unit}s that weigh more than {rows} rows are measured separately, in classes that double in size. Each "
+    "counts and sums: {units} that weigh more than {rows} rows are measured separately, in classes that double in size. Each "
     "class is scaled down to {rows} rows. A class that stands out from its noise is scaled back up (to {most} rows at most). "
     "Where noise hides how a class is spread over groups, it is spread like the class below it, but for groups that differ."
 )
@@ -318,7 +319,7 @@ def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
     """Say what the bound of whole contributions means for the columns of a measurement."""
     bounding, found = compiled.bounding, []
     if any(spec.steps(bounding) > 1 for spec in compiled.specs):
-        found.append(STEPPED.format(unit=unit, rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))
+        found.append(STEPPED.format(units=plural(unit), rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))
     if bounding.norm and any(spec.distinct for spec in compiled.specs):
         found.append(PICKED.format(unit=unit, rows=bounding.rows))
     if bounding.norm and compiled.selections:

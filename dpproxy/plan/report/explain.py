@@ -26,6 +26,7 @@ from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report import rank_errors
 from dpproxy.plan.report.omissions import hidden_text, rows_text
 from dpproxy.policy.joined_keys import day_promise
+from dpproxy.policy.names import plural
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection
 from dpproxy.privacy.noise_error import each, half_width, sum_half_width
@@ -61,9 +62,11 @@ def plan_account(
     outer: str,
     rewritten: Sequence[str] = (),
     unitless: Sequence[str] = (),
+    unprotected: Sequence[str] = (),
 ) -> PlanAccount:
     """Return everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of, `rewritten` names the rules
-    that wrote the statement another way, `unitless` the rows that belong to no unit."""
+    that wrote the statement another way, `unitless` the rows that belong to no unit, `unprotected` what names units that rows do
+    not count for."""
     confidence = Fraction(context.settings.confidence)
     cell, unit = each(confidence), context.policy.unit_name
     told = [
@@ -91,6 +94,7 @@ def plan_account(
         **({"Rewritten": [name.replace("_", " ") for name in rewritten]} if rewritten else {}),
         **_vector(measurements),
         **({"Never Counted": list(unitless)} if unitless else {}),
+        **({"Not Protected": list(unprotected)} if unprotected else {}),
         "Measurements": [_measurement(t) for t in told],
         "Post-Processing": outer,
     }
@@ -294,6 +298,8 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
             f"  Gaussian noise of all measurements shares {_price(told['Shared Gaussian Charge'])}; "
             "what stands beside a measurement is its price alone"
         )
+    if "Not Protected" in told:
+        lines.append(f"  Not protected: {'; '.join(told['Not Protected'])}")
     if "Never Counted" in told:
         lines.append(f"  Never counted: {', '.join(told['Never Counted'])}")
     if not told["Measurements"]:
@@ -366,9 +372,9 @@ def _groups_text(groups: PlanAccount, unit: str) -> str:
             f"chosen by the exponential mechanism (epsilon={_number(groups['Epsilon'])}, delta={_delta(groups['Delta'])})"
         )
     fewest = groups["Minimum Units"]
-    never = f"; groups of fewer than {fewest} {unit}s are never shown" if fewest > 1 else ""
+    never = f"; groups of fewer than {fewest} {plural(unit)} are never shown" if fewest > 1 else ""
     of = "weight" if groups["Weighed"] else "number"
-    return f"groups with a noisy {of} of {unit}s of {groups['Threshold']} or more (delta={_delta(groups['Delta'])}){never}"
+    return f"groups with a noisy {of} of {plural(unit)} of {groups['Threshold']} or more (delta={_delta(groups['Delta'])}){never}"
 
 
 def _error_text(output: PlanAccount) -> str:

@@ -19,6 +19,7 @@ from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.specs import Bounding
 from dpproxy.plan.model import Cut, LeftOut
 from dpproxy.plan.report.typical_error import Values
+from dpproxy.policy.names import plural
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import half_width
 
@@ -84,14 +85,15 @@ def hidden_text(measurement: Measurement, bounding: Bounding, unit: str, values_
         return ""
     half, nearly = found
     if values_of:
-        shared = f"of the values of {values_of}, those that fewer than about {half} {unit}s share"
+        shared = f"of the values of {values_of}, those that fewer than about {half} {plural(unit)} share"
         return f"{shared} do not count (of those that {nearly} or more share, 95 % do)"
-    said = f"groups of fewer than about {half} {unit}s are not shown (of those of {nearly} or more, 95 % are)"
+    said = f"groups of fewer than about {half} {plural(unit)} are not shown (of those of {nearly} or more, 95 % are)"
     norm = measurement.bases[measurement.threshold.basis].norm
     if norm:
         least = half * (math.isqrt(SEVERAL) if norm == 2 else SEVERAL)
         such = "such groups" if measurement.threshold.first is not None else "groups"  # those of the first round do not count
-        return f"{said}; {unit}s who are in several {such} count for less: where each is in {SEVERAL}, it takes about {least}"
+        less = f"{plural(unit)} who are in several {such} count for less: where each is in {SEVERAL}, it takes about {least}"
+        return f"{said}; {less}"
     if not bounding.pick:
         return said
     many, groups = SEVERAL * measurement.l0, f"{measurement.l0} group{'s' if measurement.l0 > 1 else ''}"
