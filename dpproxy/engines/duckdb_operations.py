@@ -8,9 +8,11 @@ widened or guarded. `engines.duckdb` adds types, aggregates and what measurement
 
 from __future__ import annotations
 
-from dpproxy.engines.base import Engine, Names, check_number, held_number
+from dpproxy.engines.base import Engine, Names, check_number, held_number, quote
 from dpproxy.engines.doubles import decimal_operation
 from dpproxy.engines.duckdb_types import narrowest, one_kind, representation
+from dpproxy.engines.re2 import translated
+from dpproxy.plan.operations.operation import constant
 from dpproxy.plan.properties.facts import LARGEST, facts, fits_int4
 from dpproxy.plan.properties.text_growth import CUTS
 from dpproxy.sql.types import FLOATS, INTEGERS
@@ -39,8 +41,8 @@ class DuckDBOperations(Engine):
         return f"CAST({text} AS {as_})"
 
     def operand(self, arg: Expr, call: Call, names: Names, form: str) -> str:
-        """Of DuckDB: `f` DOUBLE, `i` BIGINT, `m` TIMESTAMP, `p` a place of 32 bits, `v` as one of the result's type where not all
-        are columns of one type."""
+        """Of DuckDB: `f` DOUBLE, `i` BIGINT, `m` TIMESTAMP, `p` a place of 32 bits, `r` a constant pattern for RE2, `v` as
+        one of the result's type where not all are columns of one type."""
         match form:
             case "f":
                 return self.number(arg, names, "DOUBLE")
@@ -52,6 +54,8 @@ class DuckDBOperations(Engine):
             case "p":
                 text = self.expr(arg, names)
                 return text if fits_int4(arg) else held_number(text, -INT32, INT32)
+            case "r":
+                return quote(translated(constant(arg)))
             case "v":
                 return self.expr(arg, names) if one_kind(call.args) else self.as_type(arg, call.type, names)
         return super().operand(arg, call, names, form)

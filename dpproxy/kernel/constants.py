@@ -14,7 +14,7 @@ from functools import lru_cache
 _UNITS = frozenset(
     ["microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade"]
 )
-_FOREIGN = re.compile(r"\(\?(?!:)|\\(?![\\.dws$^()\[\]{}|*+?/-])|\{[0-9]*,?[0-9]{3}")
+_FOREIGN = re.compile(r"\(\?(?!:)|\\(?![\\.dwsDWS$^()\[\]{}|*+?/-])|\{[0-9]*,?[0-9]{3}")
 """In a pattern: what not every engine knows, or repeats more often than one of them does."""
 _SPAN = 4001 * 12 * 31 * 86_400 * 10**6
 """Microseconds that are added to a moment at most."""

@@ -23,9 +23,9 @@ from dpproxy.tree.expr import Call, Expr, Hole, Lit
 MAX_PATTERN = 200  # characters
 MAX_GROUPS = 10
 _IN_CLASS = r"[^\[\]\\\-]"
-_CLASS = rf"\[\^?-?(?:{_IN_CLASS}-{_IN_CLASS}|{_IN_CLASS})*-?\]"
+_CLASS = rf"\[\^?-?(?:{_IN_CLASS}-{_IN_CLASS}|{_IN_CLASS}|\\[dws.])*-?\]"
 _REPEAT = r"(?:[*+?]|\{\d{1,2}(?:,\d{0,2})?\})\??"
-_ESCAPE = r"\\[.dws$^()\[\]{}|*+?/\\-]"
+_ESCAPE = r"\\[.dwsDWS$^()\[\]{}|*+?/\\-]"
 # no look-around, no back references
 _TOKEN = re.compile(rf"(?P<atom>{_ESCAPE}|{_CLASS}|[^\\()*+?{{}}|\[\]^$])|(?P<repeat>{_REPEAT})|(?P<mark>[()|^$])")
 MAX_STATES = 1_000

@@ -7,7 +7,6 @@ place: it is taken to pieces and put together as an ISO date; a text that does n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
@@ -15,24 +14,21 @@ from dpproxy.plan.functions.numbers import number_format
 from dpproxy.plan.functions.operators import compare, minus, multiply, plus
 from dpproxy.plan.functions.patterns import regex
 from dpproxy.plan.functions.plain import Builder, timestamp
+from dpproxy.plan.functions.time_templates import Field, fields
 from dpproxy.plan.operations.catalogue import cut_to
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.strftime import as_to_char
 from dpproxy.sql.types import NUMBERS, TIMES
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
-_TOKEN = re.compile(
-    r"(FM|fm)?(HH24|HH12|HH|MI|SS|IYYY|YYYY|YY|IW|WW|W(?![A-Za-z])|DDD|MM|Q|ID|AM|PM|DD|D(?![A-Za-z])|MONTH|DAY|MON|DY)"
-    r'|"([^"]*)"|([-/:., _()0-9]+)',
-    re.IGNORECASE,
-)
-
-
 _PRINTED = {"YYYY": "%Y", "YY": "%y", "MM": "%m", "DD": "%d", "HH24": "%H", "MI": "%M", "SS": "%S"}
 
 
 _NUMBERS = {"MM": ("month", 2), "DD": ("day", 2), "HH24": ("hour", 2), "MI": ("minute", 2), "IW": ("week", 2),
             "IYYY": ("isoyear", 4), "DDD": ("doy", 3), "Q": ("quarter", 1), "ID": ("isodow", 1)}  # fmt: skip
+
+
+_HALVES = {"AM": ("AM", "PM"), "PM": ("AM", "PM"), "A.M.": ("A.M.", "P.M."), "P.M.": ("A.M.", "P.M.")}
 
 
 _NAMED = {"MONTH": "%B", "MON": "%b", "DAY": "%A", "DY": "%a"}
@@ -46,14 +42,11 @@ def to_char(args: Sequence[Expr]) -> Expr:
     if value.type not in TIMES or not form:
         hint = "Group by the number and format the released key." if value.type in NUMBERS else _LATER
         raise unsupported(f"`to_char` of {value.type} with format '{form}'", hint)
-    stamp, pieces, at = timestamp(value, "`to_char`"), [], 0
-    for match in _TOKEN.finditer(form):
-        if match.start() != at:
-            break
-        at = match.end()
-        pieces.append(_piece(stamp, match))
-    if at != len(form):
-        raise unsupported(f"`to_char` with format '{form}'", _LATER)
+    stamp = timestamp(value, "`to_char`")
+    try:
+        pieces = [_piece(stamp, piece) for piece in fields(form)]
+    except ValueError:
+        raise unsupported(f"`to_char` with format '{form}'", _LATER) from None
     return _joined(stamp, pieces)
 
 
@@ -71,14 +64,13 @@ def strftime(args: Sequence[Expr]) -> Expr:
 _LATER = "Group by date_trunc(...) and format the released key."
 
 
-def _piece(stamp: Expr, match: re.Match[str]) -> str | Expr:
-    """Of strftime where it can print the field, else an expression."""
-    bare, token, quoted, marks = match.group(1), match.group(2), match.group(3), match.group(4)
-    if quoted is not None:
-        return Lit("text", quoted)
-    if token is None:
-        return marks if not set(marks) - set("-/: ") else Lit("text", marks)
-    name = token.upper()
+def _piece(stamp: Expr, found: Field | str) -> str | Expr:
+    """Of strftime where it can print the field, else an expression. Raises Refusal for a field that is not printed here."""
+    if isinstance(found, str):
+        return found if not set(found) - set("-/: ") else Lit("text", found)
+    token, name, bare = found.word, found.word.upper(), found.before in ("FM", "fm")
+    if found.behind or (found.before and not bare):
+        raise unsupported(f"`to_char` with '{found.text}'", _LATER)
     if name in _NAMED:
         text: Expr = Call("text", "strftime", (stamp, Lit("text", _NAMED[name])))
         if token.isupper():
@@ -88,14 +80,14 @@ def _piece(stamp: Expr, match: re.Match[str]) -> str | Expr:
         elif bare or name in ("MON", "DY"):
             return _NAMED[name]
         return text if bare or name in ("MON", "DY") else Call("text", "rpad", (text, Lit("int4", "9"), Lit("text", " ")))
-    if name in ("AM", "PM"):
+    if name in _HALVES:
         morning = compare("<", Call("int8", "hour", (stamp,)), Lit("int8", "12"))
-        words = [w.lower() if token.islower() else w for w in ("AM", "PM")]
+        words = [w.lower() if token.islower() else w for w in _HALVES[name]]
         afternoon = Call("bool", "not", (morning,))
         return Case("text", ((morning, Lit("text", words[0])), (afternoon, Lit("text", words[1]))), None)
     if name in _PRINTED and not bare:
         return _PRINTED[name]
-    return _digits(stamp, name, bool(bare))
+    return _digits(stamp, name, bare)
 
 
 def _digits(stamp: Expr, name: str, bare: bool) -> Expr:
@@ -109,11 +101,18 @@ def _digits(stamp: Expr, name: str, bare: bool) -> Expr:
         number, width = plus(multiply("/", minus(Call("int8", "doy", (stamp,)), one), Lit("int8", "7")), one), 2
     elif name == "W":
         number, width = plus(multiply("/", minus(Call("int8", "day", (stamp,)), one), Lit("int8", "7")), one), 1
+    elif name in ("SSSS", "SSSSS"):  # since midnight, without zeros before it
+        hours = multiply("*", Call("int8", "hour", (stamp,)), Lit("int8", "3600"))
+        minutes = multiply("*", Call("int8", "minute", (stamp,)), Lit("int8", "60"))
+        number, width = plus(plus(hours, minutes), Cast("int8", Call("text", "strftime", (stamp, Lit("text", "%S"))))), 1
+    elif name == "IDDD":
+        weeks = multiply("*", minus(Call("int8", "week", (stamp,)), one), Lit("int8", "7"))
+        number, width = plus(weeks, Call("int8", "isodow", (stamp,))), 3
     elif name in _NUMBERS:
         unit, width = _NUMBERS[name]
         number = Call("int8", unit, (stamp,))
     else:
-        raise unsupported(f"`to_char` with format 'FM{name}'", _LATER)
+        raise unsupported(f"`to_char` with '{name}'", _LATER)
     text = Cast("text", number)
     return text if bare or width == 1 else Call("text", "lpad", (text, Lit("int4", str(width)), Lit("text", "0")))
 

@@ -294,6 +294,8 @@ def _reach(
         return bound, True, f"at most {bound} groups per {{unit}}"
     # `groups: all` needs a domain whose size the policy fixes
     l0 = DEFAULT_WHOLE_GROUPS if scaled else DEFAULT_GROUPS
+    if dense is not None and declared:
+        return l0, True, f"at most {l0} groups per {{unit}}, since a public table declares them and the policy bounds no `groups`"
     return l0, True, f"at most {l0} groups per {{unit}}, since keys are not declared and the policy bounds no `groups`"
 
 

@@ -123,18 +123,18 @@ TEXTS = (
     _grown("repeat", "ti>t", "repeat({0:g}, {1:n})", lengths.repeated),
     _grown(
         "regexp_replace", "tttt>t", "regexp_replace({all:g|, })", lengths.matches_replaced, matches=True, spark=_JAVA,
-        duckdb="regexp_replace({0:g}, {1:g}, {2:g}, {3:g} || 's')",
+        duckdb="regexp_replace({0:g}, {1:r}, {2:g}, {3:g} || 's')",
     ),
-    _matched("regex", "regexp_matches({0}, {1}, 's')", "({0} ~ {1})"),
-    _matched("iregex", "regexp_matches({0}, {1}, 'is')", "({0} ~* {1})"),
+    _matched("regex", "regexp_matches({0}, {1:r}, 's')", "({0} ~ {1})"),
+    _matched("iregex", "regexp_matches({0}, {1:r}, 'is')", "({0} ~* {1})"),
     Operation(
-        name="regexp_count", takes="tt>i", nulls=Nulls.OPERAND, duckdb="len(regexp_extract_all({0}, {1}, 0, 's'))",
+        name="regexp_count", takes="tt>i", nulls=Nulls.OPERAND, duckdb="len(regexp_extract_all({0}, {1:r}, 0, 's'))",
         postgres="(array_length(regexp_split_to_array({0}, {1}), 1) - 1)::bigint", spark=_JAVA, bound=bounds.not_negative,
         matches=True, widens=True,
     ),
     Operation(
         name="regexp_extract", takes="ttit>t", nulls=Nulls.OTHERS,
-        duckdb="(CASE WHEN regexp_matches({0}, {1}, {3} || 's') THEN regexp_extract({0}, {1}, {2}, {3} || 's') END)",
+        duckdb="(CASE WHEN regexp_matches({0}, {1:r}, {3} || 's') THEN regexp_extract({0}, {1:r}, {2}, {3} || 's') END)",
         postgres="(regexp_match({0}, {1}, {3}))[1]", spark=_JAVA, length=lengths.first, matches=True, widens=True,
     ),
 )  # fmt: skip

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
 import duckdb
+import psycopg
 import pytest
+from scratch_postgres import scratch_server
 
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.time_formats import strftime, to_char, to_date, to_timestamp
+from dpproxy.plan.functions.time_templates import KEYWORDS
 from dpproxy.tree.expr import Call, Expr, Hole, Lit
 
 STAMP = Lit("timestamp", "2024-03-05 16:07:09")
@@ -25,6 +32,8 @@ def value(expr: Expr) -> object:
         ("YYYY-MM-DD HH24:MI:SS", "2024-03-05 16:07:09"), ("DD.MM.YY", "05.03.24"), ("FMDD/FMMM", "5/3"), ("HH12 AM", "04 PM"),
         ("Q", "1"), ("IYYY-IW", "2024-10"), ("WW", "10"), ("D", "3"), ("ID", "2"), ("FMDDD", "65"), ("FMMonth", "March"),
         ("MON", "MAR"), ("FMday", "tuesday"), ("Day", "Tuesday  "), ('"week" IW', "week 10"),
+        ("SSSS", "58029"), ("SSSSS", "58029"), ("IDDD", "065"), ("P.M.", "P.M."), ("Mm", "Mm"), ("YYYY-WHH", "2024-104"),
+        ("YYYYTDD", "2024T05"),
     ],
 )  # fmt: skip
 def test_formats_are_postgresqls(form: str, text: str) -> None:
@@ -45,7 +54,7 @@ def test_strftime_takes_its_format_first_or_last() -> None:
         strftime((STAMP, Lit("unknown", "%Q")))
 
 
-@pytest.mark.parametrize("form", ["J", "RM", "US", "TZ", "Y,YYY", ""])
+@pytest.mark.parametrize("form", ["J", "RM", "US", "TZ", "Y,YYY", "DDth", "TMMonth", "DDSP", "FF3", "IYY", r"\YYYY", 'YYYY"', ""])
 def test_other_formats_are_refused(form: str) -> None:
     with pytest.raises(Refusal, match="to_char"):
         to_char((STAMP, Lit("unknown", form)))
@@ -69,3 +78,33 @@ def test_a_time_of_day_may_follow() -> None:
     assert str(value(made)).startswith("2024-03-05 16:07:09")
     with pytest.raises(Refusal, match="to_date"):
         to_date((Lit("text", "x"), Lit("unknown", "DD.MM.YYYY HH24:MI:SS")))
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection]:
+    with (
+        scratch_server(tmp_path_factory.mktemp("templates")) as server,
+        psycopg.connect(server.conninfo(), autocommit=True) as connection,
+    ):
+        yield connection
+
+
+def templates(rng: random.Random) -> str:
+    """A format of keywords of all sorts in any order: some run into each other, some are cut short or of mixed case."""
+    parts = [rng.choice(KEYWORDS) for _ in range(rng.randint(1, 3))]
+    cut = [rng.choice((part, part, part, part[: rng.randint(1, len(part))], part.swapcase(), part.title())) for part in parts]
+    return "".join(rng.choice(("", "", "FM", "fm")) + part + rng.choice(("", "", "-", " ", '"on"', "th", "x")) for part in cut)
+
+
+def test_each_template_is_read_as_postgresql_reads_it(postgres: psycopg.Connection) -> None:
+    rng, printed = random.Random(37), 0
+    for form in [*KEYWORDS, *(templates(rng) for _ in range(800))]:
+        stamp = (datetime(2019, 12, 25) + timedelta(seconds=rng.randrange(800 * 86_400))).isoformat(" ")
+        try:
+            made = to_char((Lit("timestamp", stamp), Lit("unknown", form)))
+        except Refusal:
+            continue
+        printed += 1
+        (wanted,) = postgres.execute("SELECT to_char(%s::timestamp, %s)", (stamp, form)).fetchall()[0]
+        assert value(made) == wanted, (form, stamp)
+    assert printed > 250, "or nothing is shown"
