@@ -8,6 +8,7 @@ all the same, so that a caller refuses it by name instead of reading it as two o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,8 @@ _UPPER = _WORDS.split()
 _LOWER = [word.lower() for word in _UPPER if word not in ("Day", "Dy", "Month", "Mon")]
 KEYWORDS = (*_UPPER, *_LOWER)
 """In PostgreSQL's order: of those with one beginning the longer is first."""
+_MARKS = re.compile(r"[-/:., _()0-9]+")
+"""Characters that begin no keyword."""
 _BEFORE = ("FM", "fm", "TM", "tm")
 _BEHIND = ("SP", "TH", "th")
 
@@ -59,8 +62,9 @@ def fields(form: str) -> Iterator[Field | str]:
             yield Field(word, before, behind)
             at += len(behind)
         elif at < len(form) and (not before or form[at] != '"'):
-            yield form[at]
-            at += 1
+            run = _MARKS.match(form, at)
+            yield run[0] if run else form[at]
+            at += len(run[0]) if run else 1
 
 
 def _first(words: Sequence[str], form: str, at: int) -> str:
