@@ -142,6 +142,6 @@ async def _greet(entrant: Entrant, login: FacadeLogin) -> Key:
         elif tag == b"N":
             greeting.append(raw)
         elif tag == b"Z":
-            entrant.link.greeted = True
+            entrant.link.begin()
             entrant.tell(b"".join((*greeting, raw)))
             return key

@@ -18,7 +18,7 @@ from time import thread_time
 from typing import Final, Protocol, cast
 
 from dpproxy.limits.fair_share import Account
-from dpproxy.limits.rota import SLICE
+from dpproxy.limits.rota import SLICE, Piece
 from dpproxy.limits.turns import RELAYED, beyond_flat
 from dpproxy.session.message_flow import COMPLETIONS
 from dpproxy.session.tracker import SMALL, STATUSES, Counts, Tracker
@@ -35,8 +35,7 @@ SPARED: Final = 16
 """Times as long as a session's replies took the loop, for which they wait when it is in debt and others work: sixteen sessions of
 it leave half of the loop."""
 
-UNASKED = (b"S", b"A")
-"""ParameterStatus and notifications."""
+UNASKED = (b"S", b"A")  # ParameterStatus and notifications
 
 SIGN = "dpproxy_sign"
 """Portal that is never bound, and a statement by which the facade's last answer is known."""
@@ -50,12 +49,6 @@ Message = tuple[bytes, bytes]
 
 class LinkLost(Exception):
     """The facade's connection ended."""
-
-
-class Cancellable(Protocol):
-    """What is to come."""
-
-    def cancel(self) -> None: ...
 
 
 class Peer(Protocol):
@@ -109,7 +102,7 @@ class FacadeLink(asyncio.Protocol):
         self._client_slow = False
         self._inbox_full = False
         self._left = b""  # of the facade's bytes: what is not looked through yet
-        self._pause: Cancellable | None = None  # in which nothing is read from the facade, since its replies took long
+        self._pause: asyncio.TimerHandle | Piece | None = None  # nothing is read from the facade meanwhile: its replies took long
         self._farewell = False
         self.greeted = False  # the session has begun there: until then nothing is lost with the link
         self.excuse: bytes | None = None  # why the proxy had the running statement cancelled: told in place of PostgreSQL's words
@@ -135,6 +128,12 @@ class FacadeLink(asyncio.Protocol):
         if not self.too_early:
             self._peer.link_lost()
 
+    def begin(self) -> None:
+        """Note that the session has begun there; of an end from here on the peer hears. Raises LinkLost: it has ended before."""
+        if self._lost:
+            raise LinkLost
+        self.greeted = True
+
     def pause_writing(self) -> None:
         self._peer.facade_slow(True)
 
@@ -159,7 +158,7 @@ class FacadeLink(asyncio.Protocol):
     def _look_through(self) -> None:
         """As many of the bytes as others can wait for: a read may hold forty thousand replies, and one follows another as long as
         the facade has more. The rest waits, unread, for the others; of a session in debt, while they work."""
-        began, data, position = thread_time(), self._left, 0
+        began, data, position, place = thread_time(), self._left, 0, self._account.place
         while position < len(data) and thread_time() - began <= SLICE:
             whole = self._captured or self.excuse is not None  # what is told otherwise is in one piece
             end = len(data) if whole else position + PORTION
@@ -168,14 +167,13 @@ class FacadeLink(asyncio.Protocol):
         self._left = data[position:]
         took = beyond_flat(began)
         self._account.fresh += took
-        place = self._account.place
         if place is not None:
             place.took(took)
         if took > SLICE or self._left:
-            if place is None or self._peer.behind:
-                self._pause = asyncio.get_running_loop().call_later(SPARED * took if self._peer.behind else 0, self._go_on)
-            else:
+            if place is not None and not self._peer.behind:
                 self._pause = place.call(self._go_on)
+            else:
+                self._pause = asyncio.get_running_loop().call_later(SPARED * took * self._peer.behind, self._go_on)
             self._throttle()
 
     def _go_on(self) -> None:

@@ -89,6 +89,31 @@ async def test_a_facade_that_ends_within_its_greeting_is_tried_again(
     assert entrant.told == back.backend_key_data(*OURS) + back.ready_for_query("I"), "the client hears of one start alone"
 
 
+async def test_a_facade_that_ends_before_its_greeting_is_read_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the loop hears of the greeting and of the end in one turn, before whoever logs in goes on."""
+    monkeypatch.setattr(facade_login, "AGAIN", 0)
+    entrant, links = Entrant(), list[FacadeLink]()
+
+    async def open_link(_facade: Endpoint, link: FacadeLink) -> None:
+        links.append(link)
+        link.connection_made(asyncio.Transport())
+        monkeypatch.setattr(link, "say", lambda _data: None)
+
+        def answered() -> None:
+            link.data_received(WELCOME)
+            if len(links) < 3:
+                link.connection_lost(None)
+
+        asyncio.get_running_loop().call_soon(answered)
+
+    monkeypatch.setattr(facade_login, "open_link", open_link)
+    async with asyncio.timeout(300):
+        assert await enter(entrant, lambda: Endpoint(path="facade"), "analyst@shop", "shop", {}) == THEIRS
+    assert len(links) == 3
+    assert entrant.link is links[-1]
+    assert entrant.told == back.backend_key_data(*OURS) + back.ready_for_query("I"), "the client hears of one start alone"
+
+
 async def test_a_facade_that_refuses_has_the_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entrant = Entrant()
     with pytest.raises(LinkLost):
