@@ -18,8 +18,7 @@ from dpproxy.amounts import MICRO
 from dpproxy.bookkeeping import STATE, State, grant, ledger_clock
 from dpproxy.console.tokens import digests, give, renew, revoke, token_of
 from dpproxy.operations.audit import FILE, AuditLog, account
-from dpproxy.operations.client import ask_any
-from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Recent, Reload, Report, ResumeRole
+from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Recent, Reload, Report, ResumeRole, ask_any
 
 admin_app = typer.Typer(no_args_is_help=True, help="Look at a proxy while it serves, and steer it.")
 admin_budget = typer.Typer(no_args_is_help=True, help="Grant more, while the proxy serves.")

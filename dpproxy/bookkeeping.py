@@ -31,8 +31,7 @@ from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import Grant, LedgerError, Scope, Standing, decimal
 from dpproxy.operations import audit
 from dpproxy.operations.audit import AuditLog
-from dpproxy.operations.client import ask_any, serves
-from dpproxy.operations.requests import GrantBudget, OperationError, SetClock
+from dpproxy.operations.requests import GrantBudget, OperationError, SetClock, ask_any, serves
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
 from dpproxy.records.place import Place, SqlitePlace, begin_anchor, ledger_key, named, place_of, read_secret, repair

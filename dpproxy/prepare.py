@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from dpproxy.acceleration import copy_process
+from dpproxy.acceleration import copy_making
 from dpproxy.acceleration.copy_files import Copy, CopyError
 from dpproxy.acceleration.copy_making import Job, expected
 from dpproxy.acceleration.preparation import unplanned
@@ -23,7 +23,7 @@ from dpproxy.answers.data_identity import data_of, file_of
 from dpproxy.authoring.progress import bar
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.bookkeeping import STATE, KeyFile, Ledger, State
-from dpproxy.operations.client import serves
+from dpproxy.operations.requests import serves
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import DuckDBBackend, Policy
 from dpproxy.private_files import private_folder
@@ -129,7 +129,7 @@ async def _made(job: Job) -> None:
         def tell(table: str, part: float) -> None:
             progress(f"table {number[table]} of {len(number)}", round(STEPS * part), STEPS)
 
-        await copy_process.made(job, tell, background=False)
+        await copy_making.made(job, tell, background=False)
     copy = _whole(job)
     if copy is None:
         raise CopyError("the copy was removed as soon as it was made")

@@ -61,7 +61,7 @@ import bench_wire
 import psutil
 from scratch_postgres import scratch_server
 
-from dpproxy.demo_data import make_shop
+from dpproxy.demo import make_shop
 from dpproxy.serve.launch import (
     LaunchError,
     Proxy,

@@ -25,7 +25,7 @@ from bench_duckdb import ASKED, ROWS
 from bench_postgres import BOUNDS, SETTINGS, loaded, session_clock
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.acceleration import copy_process
+from dpproxy.acceleration import copy_making
 from dpproxy.acceleration.extract_tables import Extract
 from dpproxy.answers import public_tables
 from dpproxy.answers.plan_cache import plans_for
@@ -167,7 +167,7 @@ async def _opened(server: Scratch, work: Path, name: str, policy: Loaded) -> Sid
     tables = tables_of(rules, catalog, 0)
     job = job_of(rules, backend, tables, folder_of(rules, state))
     began = time.perf_counter()
-    await copy_process.made(job, lambda table, part: None, background=False)
+    await copy_making.made(job, lambda table, part: None, background=False)
     copied = time.perf_counter() - began
     copy = job.folder.whole(job.key)
     assert copy is not None

@@ -17,7 +17,6 @@ import reference_tables
 import reference_telemetry
 
 from dpproxy.policy import reference as policy_reference
-from dpproxy.policy import schema as policy_schema
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -28,7 +27,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/metrics.md": reference_telemetry.metrics_page,
     "docs/reference/settings.md": reference_settings.page,
     "docs/policies/reference.md": policy_reference.text,
-    "dpproxy.schema.json": policy_schema.text,
+    "dpproxy.schema.json": policy_reference.schema_text,
 }
 """What writes each file, by its path."""
 

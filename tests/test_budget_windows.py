@@ -95,7 +95,7 @@ exec(source, module.__dict__)
 
 from dpproxy.authoring.exposure import changes
 from dpproxy.ledger.states import FIRST_KINDS, Account, State, decoded, encoded
-from dpproxy.policy.schema import json_schema
+from dpproxy.policy.reference import json_schema
 from dpproxy.review.doubts import doubts
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from tests.policy import good

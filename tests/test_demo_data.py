@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from dpproxy import demo_data
+from dpproxy import demo
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[duckdb.DuckDBPyConnection]:
     path = tmp_path_factory.mktemp("shop") / "shop.duckdb"
     steps: list[int] = []
-    demo_data.make_shop(path, lambda _what, done, _all: steps.append(done))
-    assert steps == list(range(len(demo_data.STEPS)))
+    demo.make_shop(path, lambda _what, done, _all: steps.append(done))
+    assert steps == list(range(len(demo.STEPS)))
     assert [left.name for left in path.parent.iterdir()] == ["shop.duckdb"]
     with duckdb.connect(str(path), read_only=True) as database:
         yield database

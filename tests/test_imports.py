@@ -3,7 +3,7 @@
 Knows: the rooms and their ranks (docs/architecture.md). Must not know: what the code does. A room is named by the longest prefix
 of a module's name that has a rank; a file without a room fails, so that nobody opens a heap. Rooms of one rank are strangers:
 neither imports the other. Imports inside functions and under TYPE_CHECKING count like any other, since a reader has to follow
-them too; so does the place of a late command, as in "dpproxy.authoring.app:policy_app".
+them too; so does the place of a late command, as in "dpproxy.cli:policy_app".
 """
 
 from __future__ import annotations
@@ -75,6 +75,17 @@ IO_MODULES = {"asyncio", "socket", "subprocess", "sqlite3", "asyncpg", "duckdb",
 PURE_EXCEPT = {("wire.protocol", "asyncio"), ("wire.scram", "secrets"), ("policy.password", "secrets")}
 LATE = re.compile(r"dpproxy(\.\w+)+:\w+")
 """What a string looks like that names a function to be imported later (`dpproxy.late_commands`)."""
+
+
+LONGEST = 50
+"""Files that the longest chain of imports may have, from the command line to the ground. Half of it is the planner's."""
+
+BELOW: Mapping[str, int] = {
+    "dpproxy.kernel.verdict": 11,
+    "dpproxy.ledger.journal": 9,
+    "dpproxy.mechanisms.release": 8,
+}
+"""Files in the longest chain below each."""
 
 
 def room_of(module: str) -> str | None:
@@ -150,6 +161,18 @@ def circles(graph: Mapping[str, frozenset[str]]) -> list[list[str]]:
     return found
 
 
+def longest_chain(graph: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
+    """The longest way down a graph without circles: each file imports the next."""
+    ways: dict[str, tuple[str, ...]] = {}
+
+    def way(node: str) -> tuple[str, ...]:
+        if node not in ways:
+            ways[node] = (node, *max(map(way, sorted(graph[node])), key=len, default=()))
+        return ways[node]
+
+    return max(map(way, sorted(graph)), key=len)
+
+
 def test_imports_point_down() -> None:
     up = {(m, i) for m, files in imports().items() if m != "dpproxy" for i in files if complaint(m, i)}
     assert not up
@@ -157,6 +180,24 @@ def test_imports_point_down() -> None:
 
 def test_no_circles() -> None:
     assert not circles(imports())
+
+
+def test_no_chain_of_imports_grows() -> None:
+    """A reader of the first file has the whole chain below it: it may get shorter, and `LONGEST` with it."""
+    chain = longest_chain(imports())
+    assert len(chain) <= LONGEST, " > ".join(chain)
+
+
+def test_no_chain_below_a_door_grows() -> None:
+    """Whoever reads the door, the kernel's verdict or the journal knows how far down that goes."""
+    for file, most in BELOW.items():
+        below, todo = {file}, [file]
+        while todo:
+            new = imports()[todo.pop()] - below
+            below |= new
+            todo += new
+        chain = longest_chain({node: imports()[node] for node in below})
+        assert len(chain) <= most, " > ".join(chain)
 
 
 def is_forbidden(module: str, name: str) -> bool:
@@ -250,7 +291,12 @@ def test_and_leaves_the_rest_alone(module: str, imported: str) -> None:
 
 def test_late_imports_are_imports() -> None:
     assert "dpproxy.serve.serve_command" in imports()["dpproxy.cli"]
-    assert "dpproxy.authoring.check_command" in imports()["dpproxy.authoring.app"]
+    assert "dpproxy.authoring.check_command" in imports()["dpproxy.cli"]
+
+
+def test_the_longest_way_is_found() -> None:
+    graph = {"a": frozenset("bd"), "b": frozenset("c"), "c": frozenset("d"), "d": frozenset(), "e": frozenset("d")}
+    assert longest_chain(graph) == ("a", "b", "c", "d")
 
 
 def test_circles_are_found() -> None:

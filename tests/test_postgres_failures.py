@@ -18,4 +18,4 @@ def test_no_file_names_the_classes_itself() -> None:
         if isinstance(node, ast.Attribute | ast.Name | ast.alias)
         and (node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else node.name) in CLASSES
     }
-    assert named == {"dpproxy.postgres_failures"}
+    assert named == {"dpproxy.postgres_connections"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.whole_file import write_whole
+from dpproxy.private_files import write_whole
 
 
 def test_it_takes_the_place_or_leaves_what_is_there(tmp_path: Path) -> None:

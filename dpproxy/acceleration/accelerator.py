@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeVar
 
 import structlog
 
-from dpproxy.acceleration import copy_process
+from dpproxy.acceleration import copy_making
 from dpproxy.acceleration.copy_files import Copy, CopyError, CopyFolder
 from dpproxy.acceleration.copy_making import Job, expected
 from dpproxy.backends.base import BackendError
@@ -140,7 +140,7 @@ class Accelerator:
 
         seconds = await _aside(functools.partial(expected, job))
         LOG.info("prepared copy begun", dataset=self._dataset, most=job.disk, seconds=round(seconds))
-        await copy_process.made(job, tell, background=True)
+        await copy_making.made(job, tell, background=True)
         LOG.info("prepared copy made", dataset=self._dataset, seconds=round(time.monotonic() - began, 1))
 
 

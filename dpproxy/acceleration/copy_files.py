@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from dpproxy.errors import OperatorError
-from dpproxy.whole_file import write_whole
+from dpproxy.private_files import write_whole
 
 FORMAT: Final = 1
 """Of what is in a copy, and how it is kept. Another number: copies of before are made anew."""

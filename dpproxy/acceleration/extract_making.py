@@ -45,7 +45,7 @@ from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Moved, planned, rea
 from dpproxy.policy.joined_keys import stored
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.names import quote_name
-from dpproxy.postgres_failures import FAILURES
+from dpproxy.postgres_connections import FAILURES
 
 BATCH: Final = 16 << 20
 """Bytes of COPY that are written at once; a longer row is one batch."""

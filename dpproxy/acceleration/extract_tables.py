@@ -24,7 +24,7 @@ import pyarrow as pa
 from dpproxy.backends.base import columns_of
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.backends.duckdb_catalog import quoted
-from dpproxy.backends.duckdb_rows import as_table
+from dpproxy.backends.duckdb_stages import as_table
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.grants import used_columns
 from dpproxy.policy.joined_keys import spelled

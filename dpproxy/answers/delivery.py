@@ -28,8 +28,8 @@ from dpproxy.plan.report.typical_error import errors_by_label, percent
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.settings import ReuseMode
-from dpproxy.telemetry import statement_event
-from dpproxy.telemetry.statement_event import StatementEvent, Verdict, milliseconds
+from dpproxy.telemetry import tallies
+from dpproxy.telemetry.tallies import StatementEvent, Verdict, milliseconds
 
 # What EXPLAIN adds to a plan: which of its measurements are stored already, what the answer would cost now, what is left.
 #
@@ -220,4 +220,4 @@ def note(
         *why,
     )
     dataset.tallies.statement(event)
-    statement_event.log(event)
+    tallies.log(event)

@@ -16,10 +16,9 @@ from rich.console import Console
 
 from dpproxy import __version__
 from dpproxy.audit import attacks, black_box, report, self_test, statements, wire
-from dpproxy.audit.bench import AuditBench, audit_bench
+from dpproxy.audit.bench import AuditBench, Subject, audit_bench
 from dpproxy.audit.black_box import Attack, Figure
 from dpproxy.audit.replay import Replayed, replay
-from dpproxy.audit.subject import Subject
 from dpproxy.authoring.progress import bar
 from dpproxy.errors import OperatorError, Refusal
 

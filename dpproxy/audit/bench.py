@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
@@ -19,12 +19,18 @@ import duckdb
 import pyarrow as pa
 
 from dpproxy.audit.hostile_rows import HostileTable, World, world
-from dpproxy.authoring.sample_file import public_rows, unique, write_table
-from dpproxy.authoring.workbench import on_shape, open_workbench
+from dpproxy.authoring.workbench import on_shape, open_workbench, public_rows, unique, write_table
 from dpproxy.backends.duckdb import LOCKED_DOWN, set_for_measuring
+from dpproxy.ledger.ledger import Ledger
+from dpproxy.mechanisms import key_rounds
+from dpproxy.mechanisms import release as door
+from dpproxy.mechanisms.noise import Exact, FoundGroups, Noise, Released
+from dpproxy.mechanisms.noise_sources import DefaultNoise
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.names import quote_name
+from dpproxy.privacy.measurement import Measurement
 from dpproxy.review.verdicts import Bench
 from dpproxy.serve.data_checks import fitting_catalog, open_backend
 from dpproxy.table_terms import TableName
@@ -151,3 +157,48 @@ async def _shape(loaded: Loaded) -> tuple[Catalog, Mapping[TableName, pa.Table]]
         return catalog, await public_rows(loaded.policy, catalog, backend)
     finally:
         await backend.close()
+
+
+# What is audited: how statements are planned, the door, what draws noise, the ledger. In production dpproxy itself; a bug is
+# planted by putting something else in one place.
+#
+# Knows: types of the planner and of the door. Must not know: data, what is done with a subject.
+
+
+Release = Callable[[Measurement, Exact, Noise, FoundGroups | None], Released]
+FirstRelease = Callable[[Measurement, Exact, Noise], FoundGroups]
+
+
+def _unchanged(plan: Plan) -> Plan:
+    return plan
+
+
+def _as_it_is(ledger: Ledger) -> Ledger:
+    return ledger
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is asked: by a role, with settings of its session. `shape`: what kind of statement it is, for the report."""
+
+    role: str
+    sql: str
+    shape: str = "given"
+    settings: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is audited. `changed`: what becomes of a plan before it is run; `ledger`: what stands before the ledger."""
+
+    changed: Callable[[Plan], Plan] = _unchanged
+    release: Release = door.release
+    found_first: FirstRelease = key_rounds.found_first
+    noise: Noise = field(default_factory=DefaultNoise)
+    ledger: Callable[[Ledger], Ledger] = _as_it_is
+
+    def planned(self, bench: Bench, asked: Statement) -> Plan | None:
+        """Return the plan of a statement; None where it reads no private table. Raises Refusal."""
+        settings: Mapping[str, str | None] = dict(asked.settings)
+        plan = bench.planned(asked.role, asked.sql, settings)
+        return None if plan is None else self.changed(plan)

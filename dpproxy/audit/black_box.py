@@ -16,10 +16,9 @@ from decimal import Decimal
 import numpy as np
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement
 from dpproxy.audit.events import Outcome, advantage_bound, detectable, discriminant, evidence, halved, lower
 from dpproxy.audit.replay import Replayed
-from dpproxy.audit.subject import Statement
 from dpproxy.audit.wire import Answers, Pair, ask
 from dpproxy.authoring.progress import Progress, silent
 

@@ -17,8 +17,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from dpproxy.audit.bench import Subject
 from dpproxy.audit.door_account import Call
-from dpproxy.audit.subject import Subject
 from dpproxy.ledger.ledger import Charge, ChargeRequest, Ledger
 from dpproxy.mechanisms import release as door
 from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, Noise, Released

@@ -22,10 +22,9 @@ import pyarrow as pa
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.audit import door_account, movement
-from dpproxy.audit.bench import SAME, WHOLE, Neighbours
+from dpproxy.audit.bench import SAME, WHOLE, Neighbours, Statement, Subject
 from dpproxy.audit.door_account import Dice, Roll
 from dpproxy.audit.movement import Exactly, Moved
-from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal

@@ -18,13 +18,12 @@ from typing import Final
 import duckdb
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.audit.accounting import accounting
-from dpproxy.audit.bench import WHOLE, AuditBench, Neighbours, audit_bench
+from dpproxy.audit.attacks import accounting
+from dpproxy.audit.bench import WHOLE, AuditBench, Neighbours, Statement, Subject, audit_bench
 from dpproxy.audit.door_account import names_of
 from dpproxy.audit.events import Outcome, evidence
 from dpproxy.audit.planted import PLANTED, Part, Planted
 from dpproxy.audit.replay import replay, values_of
-from dpproxy.audit.subject import Statement, Subject
 from dpproxy.authoring.progress import Progress, silent
 from dpproxy.engines import literal
 from dpproxy.mechanisms.noise import Exact, Released

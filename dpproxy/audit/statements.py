@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpproxy.audit.subject import Statement
-from dpproxy.authoring.query_log import read_log
+from dpproxy.audit.bench import Statement
+from dpproxy.authoring.cases import read_log
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import quote_name

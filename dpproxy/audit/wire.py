@@ -21,9 +21,8 @@ from typing import Any
 import asyncpg
 
 from dpproxy import postgres_connections
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement
 from dpproxy.audit.events import Outcome
-from dpproxy.audit.subject import Statement
 from dpproxy.authoring.trials import Variant, asker, varied
 from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched

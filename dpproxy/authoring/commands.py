@@ -1,4 +1,4 @@
-"""The commands `policy test`, `policy diff` and `policy sample`.
+"""The commands of `dpproxy policy` that need no file of their own: test, diff, sample, explain, password, grants, schema.
 
 Knows: the terminal, files. Must not know: how a verdict is found. Exit codes: 0 when all is well, 1 when a test fails or
 something cannot be read, 3 when a policy exposes more than another.
@@ -11,19 +11,18 @@ import enum
 import html
 import re
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from dpproxy.authoring import cases as case_results
-from dpproxy.authoring import comparison
-from dpproxy.authoring.cases import cases_beside, read_cases
-from dpproxy.authoring.exposure import changes, grows
+from dpproxy.authoring import cases as case_files
+from dpproxy.authoring.cases import Asked, cases_beside, of_cases, price, read_cases, read_log
+from dpproxy.authoring.exposure import Change, Direction, changes, grows
 from dpproxy.authoring.progress import bar
-from dpproxy.authoring.query_log import Asked, of_cases, read_log
-from dpproxy.authoring.sample_file import invented
-from dpproxy.authoring.workbench import on_shape, open_workbench
+from dpproxy.authoring.workbench import invented, on_shape, open_workbench
 from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size
 from dpproxy.policy.grants import grants as grants_text
@@ -31,8 +30,104 @@ from dpproxy.policy.load import load_file
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.people import make_verifier
 from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
-from dpproxy.policy.schema import text as schema_text
+from dpproxy.policy.reference import schema_text
 from dpproxy.review.explanation import Page, Section, explanation
+from dpproxy.review.verdicts import Answered, Bench, Refused, Verdict
+
+# What a comparison of two policies found, as text for a terminal and as Markdown for a pull request.
+#
+# Knows: changes, verdicts. Must not know: how they were found.
+
+
+_HEADS = {
+    Direction.MORE: "More exposed",
+    Direction.LESS: "Less exposed",
+    Direction.NOISE: "Other noise, the same protection",
+    Direction.OTHER: "Nothing to do with exposure",
+}
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A shift is a question of which two policies say different things."""
+
+    asked: Asked
+    old: Verdict
+    new: Verdict
+
+    @property
+    def opens(self) -> bool:
+        """Tell whether the question was refused and is answered now, or costs more."""
+        if isinstance(self.new, Refused):
+            return False
+        return isinstance(self.old, Refused) or (self.new.epsilon, self.new.delta) > (self.old.epsilon, self.old.delta)
+
+
+def shifts(asked: Sequence[Asked], old: Bench, new: Bench) -> tuple[Shift, ...]:
+    """Return the questions of which two policies say different things: verdict, price or error."""
+    found = (Shift(each, _verdict(old, each), _verdict(new, each)) for each in asked)
+    return tuple(shift for shift in found if shift.old != shift.new)
+
+
+def _verdict(bench: Bench, asked: Asked) -> Verdict:
+    question = asked.question
+    return bench.verdict(question.role, question.query, dict(question.settings))
+
+
+def changes_as_text(changes: Sequence[Change], moved: Sequence[Shift]) -> str:
+    """Write what changed for a terminal."""
+    lines = []
+    for direction, head in _HEADS.items():
+        found = [c for c in changes if c.direction is direction]
+        lines += [f"{head}:", *(f"  {c.where}: {c.what}" for c in found)] if found else []
+    if moved:
+        lines += ["Questions:", *(f"  {s.asked.question.role}: {s.asked.name}: {_shift(s)}" for s in moved)]
+    return "\n".join(lines or ["the policies say the same"]) + "\n"
+
+
+def changes_as_markdown(old: str, new: str, changes: Sequence[Change], moved: Sequence[Shift]) -> str:
+    """Write what changed for a pull request. `old`, `new`: what the policies are called."""
+    lines = [f"## Policy: {old} to {new}", ""]
+    for direction, head in _HEADS.items():
+        found = [c for c in changes if c.direction is direction]
+        if found:
+            lines += [f"### {head}", "", "| where | what |", "|---|---|"]
+            lines += [f"| `{_cell(c.where)}` | {_cell(c.what)} |" for c in found] + [""]
+    if moved:
+        lines += ["### Questions", "", "| role | question | what changes |", "|---|---|---|"]
+        lines += [f"| {_cell(s.asked.question.role)} | {_cell(s.asked.name)} | {_cell(_shift(s))} |" for s in moved] + [""]
+    if not changes and not moved:
+        lines += ["The policies say the same.", ""]
+    return "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _shift(shift: Shift) -> str:
+    old, new = shift.old, shift.new
+    if isinstance(old, Refused) or isinstance(new, Refused):
+        return f"{_told(new)}, was {_told(old)}"
+    said = []
+    if (old.epsilon, old.delta) != (new.epsilon, new.delta):
+        said.append(f"costs {price(new)}, did cost {price(old)}")
+    if old.columns != new.columns:
+        said.append(f"has the columns {', '.join(new.columns)}, had {', '.join(old.columns)}")
+    for aggregate in sorted({*old.errors, *new.errors}):
+        was, now = old.errors.get(aggregate), new.errors.get(aggregate)
+        if was is not None and now is not None and was != now:
+            said.append(f"the error of {aggregate} is up to {now:.4g} (95 %), was {was:.4g}")
+        elif was != now:
+            said.append(
+                f"the error of {aggregate} is " + ("known beforehand" if was is None else "not known beforehand any more")
+            )
+    return "; ".join(said)
+
+
+def _told(verdict: Verdict) -> str:
+    return f"answered for {price(verdict)}" if isinstance(verdict, Answered) else f"refused ({verdict.message})"
+
 
 GROWS = 3  # the exit code of `policy diff` when exposure grows
 
@@ -54,14 +149,14 @@ def run_tests(
     for path in map(_tests_of, files):
         text = _text_of(path)
         cases = read_cases(text, path)
-        results = case_results.results(cases, asyncio.run(open_workbench(cases.policy, shape)).bench)
+        results = case_files.results(cases, asyncio.run(open_workbench(cases.policy, shape)).bench)
         found.append((cases, results))
-        print(case_results.as_text(cases, results), end="")
+        print(case_files.as_text(cases, results), end="")
         if update and any(r.failures for r in results):
-            path.write_text(case_results.updated(text, results), encoding="utf-8")
+            path.write_text(case_files.updated(text, results), encoding="utf-8")
             print(f"{path}: updated")
     if junit is not None:
-        junit.write_text(case_results.as_junit(found), encoding="utf-8")
+        junit.write_text(case_files.as_junit(found), encoding="utf-8")
     failed = any(r.failures for _, results in found for r in results)
     raise typer.Exit(1 if failed and not update else 0)
 
@@ -96,11 +191,12 @@ def diff(
     before, after = load_file(old), load_file(new)
     found = changes(on_shape(before, shape).policy, on_shape(after, shape).policy)
     asked = read_log(log) if log is not None else _tested(new, tests)
-    moved: tuple[comparison.Shift, ...] = ()
+    moved: tuple[Shift, ...] = ()
     if asked:
         benches = [asyncio.run(open_workbench(path, shape)).bench for path in (old, new)]
-        moved = comparison.shifts(asked, *benches)
-    print(comparison.as_markdown(str(old), str(new), found, moved) if markdown else comparison.as_text(found, moved), end="")
+        moved = shifts(asked, *benches)
+    text = changes_as_markdown(str(old), str(new), found, moved) if markdown else changes_as_text(found, moved)
+    print(text, end="")
     raise typer.Exit(GROWS if grows(found) or any(shift.opens for shift in moved) else 0)
 
 

@@ -17,13 +17,11 @@ from xml.sax.saxutils import escape
 
 import typer
 
-from dpproxy.authoring.cases import cases_beside, read_cases
+from dpproxy.authoring.cases import Asked, Question, cases_beside, of_cases, read_cases, read_log
 from dpproxy.authoring.progress import Progress, bar
-from dpproxy.authoring.query_log import Asked, Question, of_cases, read_log
-from dpproxy.authoring.sample_file import invented
 from dpproxy.authoring.spending import Habit, Spent, spending
 from dpproxy.authoring.trials import Trial, tried
-from dpproxy.authoring.workbench import open_workbench
+from dpproxy.authoring.workbench import invented, open_workbench
 from dpproxy.budget_windows import WINDOWS, Window
 from dpproxy.facade.sample import Size
 from dpproxy.policy.load import Loaded, load_file
@@ -226,7 +224,7 @@ def _bars(lines: Sequence[Line]) -> list[str]:
 # The command `policy simulate`: a year of questions over invented rows.
 #
 # Knows: the terminal, files, the order of steps. Must not know: how anything is found. Questions come from the policy's tests
-# or from a log (`authoring.query_log`).
+# or from a log (`authoring.cases`).
 
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)

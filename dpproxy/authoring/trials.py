@@ -22,10 +22,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from dpproxy import postgres_connections
+from dpproxy.authoring.cases import Question
 from dpproxy.authoring.progress import Progress, silent
-from dpproxy.authoring.query_log import Question
 from dpproxy.policy.people import make_verifier
-from dpproxy.postgres_failures import FAILURES
+from dpproxy.postgres_connections import FAILURES
 from dpproxy.serve.launch import Proxy, launched
 
 # How far answers are off: rows of one answer beside rows of another, cell by cell, relative to what they should be.

@@ -34,8 +34,7 @@ from dpproxy.backends import duckdb_stages
 from dpproxy.backends.base import BackendError, Runner, whole_number
 from dpproxy.backends.datafile import DataFile, FileChanged, lock_again
 from dpproxy.backends.duckdb_catalog import fetched, introspected, public_rows, with_ranges
-from dpproxy.backends.duckdb_rows import as_table
-from dpproxy.backends.duckdb_stages import KeptStages, said
+from dpproxy.backends.duckdb_stages import KeptStages, as_table, said
 from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import DuckDBBackend

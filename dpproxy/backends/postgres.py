@@ -38,7 +38,7 @@ from dpproxy.errors import (
 from dpproxy.mechanisms.noise import Exact
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import PostgresBackend
-from dpproxy.postgres_failures import ENDED, FAILURES
+from dpproxy.postgres_connections import ENDED, FAILURES
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName
 

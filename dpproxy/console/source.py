@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.requests import Request
 from dpproxy.operations.status import Status
-from dpproxy.telemetry.statement_event import StatementEvent
+from dpproxy.telemetry.tallies import StatementEvent
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from dpproxy.console import figures, pages, pictures
-from dpproxy.console.entrance import Entrance, Session, TooManyGuesses
-from dpproxy.console.forms import joined, request_of
+from dpproxy.console import figures, pages
+from dpproxy.console.pages import joined, request_of
 from dpproxy.console.source import Source
+from dpproxy.console.tokens import Entrance, Session, TooManyGuesses
 from dpproxy.errors import OperatorError
 
 HERE: Final = Path(__file__).parent
@@ -90,7 +90,7 @@ class _Site:
         amounts = (figures.epsilon, figures.percent, figures.exactly, figures.megabytes, figures.number)
         written = (*amounts, figures.moment, figures.span)
         self._templates.filters.update({function.__name__: function for function in written})
-        self._templates.globals.update(burn_picture=pictures.burn_picture, error_picture=pictures.error_picture, joined=joined)
+        self._templates.globals.update(burn_picture=figures.burn_picture, error_picture=figures.error_picture, joined=joined)
 
     # what every request goes through
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dpproxy.engines.base import Engine, quote
 from dpproxy.engines.duckdb import DuckDB
-from dpproxy.engines.key_domains import part_text
+from dpproxy.engines.key_stages import part_text
 from dpproxy.engines.measured import Source
 from dpproxy.engines.postgres import Postgres
 from dpproxy.engines.relations import Renderer
@@ -24,7 +24,7 @@ from dpproxy.tree.spelling import Query
 
 
 def engine(dialect: Dialect, cut: int = CUTS[0]) -> Engine:
-    """Return the spelling of a dialect; `cut`: see `engines.text_cuts`. Raises ValueError for one we do not have."""
+    """Return the spelling of a dialect; `cut`: see `engines.postgres_operations`. Raises ValueError for one we do not have."""
     if dialect == "duckdb":
         return DuckDB(cut)
     if dialect == "postgres":

@@ -13,11 +13,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-from dpproxy.engines import duckdb_sums
+from dpproxy.engines import doubles
 from dpproxy.engines.base import CASTS, Names, named, quote
 from dpproxy.engines.doubles import snapped
-from dpproxy.engines.duckdb_operations import DuckDBOperations
-from dpproxy.engines.duckdb_types import INT64, NARROW_TYPES, TYPES, adds_in_64_bits, one_kind, representation
+from dpproxy.engines.duckdb_operations import (
+    INT64,
+    NARROW_TYPES,
+    TYPES,
+    DuckDBOperations,
+    adds_in_64_bits,
+    one_kind,
+    representation,
+)
 from dpproxy.engines.norm_scaling import TURNS, Words
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.properties.facts import LARGEST, beyond_type, facts
@@ -172,7 +179,7 @@ class DuckDB(DuckDBOperations):
         if expr.name not in ("sum", "avg") or (expr.args[0].type in INTEGERS and representation(expr.args[0]) == "BIGINT"):
             return None
         (value,) = expr.args
-        return duckdb_sums.total(expr.name, value, self.number(value, names, "DOUBLE"), distinct, tail)
+        return doubles.total(expr.name, value, self.number(value, names, "DOUBLE"), distinct, tail)
 
     def fixed(self, expr: Expr, lo: int, hi: int, grid: Fraction, center: Fraction, names: Names) -> str:
         """The test of the usual case comes first: least and greatest cost several times as much.

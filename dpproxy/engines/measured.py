@@ -11,15 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dpproxy.engines import indexed_groups, key_rounds, norm_scaling, partial_groups, stored_stages, unit_stages
+from dpproxy.engines import key_stages, norm_scaling, partial_groups, stored_stages, unit_stages
 from dpproxy.engines.base import Engine
-from dpproxy.engines.distinct_stages import sum_of_each, with_distinct
-from dpproxy.engines.group_names import GroupNames
-from dpproxy.engines.key_codes import KeyCodes
-from dpproxy.engines.key_domains import declared_text
+from dpproxy.engines.key_stages import KeyCodes, declared_text, sum_of_each, with_distinct
 from dpproxy.engines.relations import Block, Renderer
 from dpproxy.engines.row_texts import RowTexts
-from dpproxy.engines.unit_stages import Members, Units, basis_columns
+from dpproxy.engines.unit_stages import GroupNames, Members, Units, basis_columns
 from dpproxy.plan.properties.key_codings import coded_keys
 from dpproxy.sql.template import FOUND, INDEXED, KEPT
 from dpproxy.tree.expr import Column, Expr, Relation
@@ -238,10 +235,10 @@ class _Writing:
         if isinstance(node, FreshSums):
             return self._fresh_sums(node)
         self.again = any(isinstance(t, DistinctCount | DistinctSum) for t in node.totals)
-        both = key_rounds.both(node, first=self.first)
+        both = key_stages.both(node, first=self.first)
         if both is not None and self.engine.keeps and not self.again:
             return self._of_two_rounds(node, both)
-        node = key_rounds.alone(node) if self.first else node
+        node = key_stages.alone(node) if self.first else node
         if isinstance(node.child, MeasuredRows):
             units = Units(f"({self.texts.keyed()}) AS r")
         else:
@@ -274,8 +271,8 @@ class _Writing:
     def _of_two_rounds(self, node: Sums, both: Contributions) -> str:
         """What a round reads of the sums that both rounds begin with; of the second, its weight as well."""
         members = self._sums_of_both(both)
-        columns = [key_rounds.column(i, total) for i, total in enumerate(node.totals)]
-        fresh = key_rounds.fresh(node)
+        columns = [key_stages.column(i, total) for i, total in enumerate(node.totals)]
+        fresh = key_stages.fresh(node)
         if fresh is None:
             return self._of_known(columns, node.least)
         order, weight = fresh
@@ -348,7 +345,7 @@ class _Writing:
         counted = child if isinstance(child, StoredSums) else child.child
         self.codes.count(counted, coded_keys(counted, groups))
         if self.codes.values:
-            self.cell = indexed_groups.cell(counted, self.codes.values)
+            self.cell = key_stages.cell(counted, self.codes.values)
         body = self.sums(child)
         domain = self.renderer.whole(groups, lambda renderer: declared_text(groups, renderer))
         order = ", ".join(f"d.{k}" for k in self.keys)

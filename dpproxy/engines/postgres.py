@@ -15,7 +15,7 @@ import datetime as dt
 from fractions import Fraction
 
 from dpproxy.engines import postgres_casts as casts
-from dpproxy.engines import postgres_reach as reach
+from dpproxy.engines import postgres_numbers
 from dpproxy.engines import postgres_times as times
 from dpproxy.engines.base import CASTS, Names, quote
 from dpproxy.engines.norm_scaling import EXACT, Words
@@ -209,7 +209,7 @@ class Postgres(PostgresOperations):
         if expr.name == "sum" and expr.type in INTEGERS and not facts(expr.args[0]).span.within(INT32):
             return casts.int_to_int(text, "int8")
         added = expr.name in ("sum", "avg") or expr.name.startswith(("stddev", "var"))
-        return reach.narrowed(text) if added and number_kind(expr.args[0]) == "float8" else text
+        return postgres_numbers.narrowed(text) if added and number_kind(expr.args[0]) == "float8" else text
 
     # --- the measurement's own needs
 

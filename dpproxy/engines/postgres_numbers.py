@@ -7,16 +7,114 @@ arithmetic is rendered as one: leaves of unknown size are guarded so that no nod
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Protocol
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal, Protocol
 
-from dpproxy.engines import postgres_reach as reach
 from dpproxy.engines.base import Names, check_number
-from dpproxy.engines.postgres_reach import INT64, Kind, Reach, TooFar
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.plan.properties.facts import facts, literal_number
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit, Ref, Scalar
+
+# How far numbers may go in PostgreSQL before an operation raises, and the guards that keep them within.
+#
+# Knows: PostgreSQL's limits on float8 (a result that becomes infinite or 0 raises) and numeric (131,072 digits before the
+# point). Must not know: tables, policies. A `Reach` bounds the finite values of an expression by powers of ten; leaves of
+# arithmetic are guarded so that no node of the tree can pass the limits. Infinities and NaN pass through float8 and numeric
+# arithmetic without raising, so what lies beyond a guard becomes an infinity, as it would in DuckDB.
+
+
+Kind = Literal["bigint", "numeric", "float8"]
+
+INT64 = 2**63 - 1
+DIGITS = 19  # of a bigint
+FLOAT_LIMIT = 300  # powers of ten, within float8's 1e-307..1e308
+NUMERIC_LIMIT = 100_000  # digits before the point, below 131,072
+SCALE = 16_383  # most digits after the point of a numeric
+CANCELLED = 17  # a difference of doubles is 0 or at least this many powers of ten below its operands
+PLAIN = 100  # characters of what is a column, or little more: its size is looked at first without its sign
+LEAVES: dict[Kind, tuple[int, ...]] = {"float8": (100, 60, 40, 25, 15), "numeric": (1_000, 100, 30), "bigint": (DIGITS,)}
+"""Powers of ten at which leaves are guarded: the first with which the whole tree stays within the limits is taken."""
+
+
+class TooFar(Exception):
+    """No guard of this size keeps the expression within the limits."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Every finite value but 0 has a magnitude in [10**-low, 10**high]."""
+
+    low: int
+    high: int
+
+    def within(self, kind: Kind) -> Reach:
+        """Return the reach itself. Raises TooFar beyond the limits of `kind`."""
+        if kind == "float8" and max(self.low, self.high) > FLOAT_LIMIT:
+            raise TooFar
+        if kind == "numeric" and self.high > NUMERIC_LIMIT:
+            raise TooFar
+        return Reach(min(self.low, SCALE), self.high) if kind == "numeric" else self
+
+
+WHOLE = Reach(0, DIGITS)
+
+
+def hull(parts: list[Reach]) -> Reach:
+    return Reach(max(p.low for p in parts), max(p.high for p in parts))
+
+
+def of_constant(value: Fraction) -> Reach:
+    """Return the reach of one number."""
+    if value == 0:
+        return Reach(0, 0)
+    size = abs(value)
+    high = len(str(size.__ceil__()))
+    low = len(str((1 / size).__ceil__()))
+    return Reach(low, high)
+
+
+def combined(op: str, kind: Kind, a: Reach, b: Reach) -> Reach:
+    """Return the reach of `a op b`. Raises TooFar."""
+    if op == "*":
+        return Reach(a.low + b.low, a.high + b.high).within(kind)
+    if op in ("/", "int/"):
+        low = a.low + b.high if kind == "float8" else SCALE
+        return Reach(low, a.high + b.low).within(kind)
+    if op == "%":
+        return Reach(max(a.low, b.low), max(a.high, b.high)).within(kind)
+    lost = CANCELLED if kind == "float8" else 0
+    return Reach(max(a.low, b.low) + lost, max(a.high, b.high) + 1).within(kind)
+
+
+def anchored(constant: Reach, other: Reach) -> Reach:
+    """Return the reach of a difference of doubles one of which is a constant other than 0: 0, or not far below it, however tiny
+    the other is."""
+    return Reach(constant.low + CANCELLED, max(constant.high, other.high) + 1).within("float8")
+
+
+def guarded(text: str, kind: Kind, leaf: int, tiny: bool = False) -> tuple[str, Reach]:
+    """Spell a value of unknown size held within 10**leaf: what is larger becomes an infinity, a tinier float8 0 unless `tiny`."""
+    if kind == "float8":
+        small = "" if tiny else f"WHEN abs({text}) < '1e-{leaf}'::float8 THEN '0'::float8 "
+        inside = f"WHEN abs({text}) <= '1e{leaf}'::float8 THEN {text} "
+        usual = f"WHEN {text} >= '1e-{leaf}'::float8 AND {text} <= '1e{leaf}'::float8 THEN {text} " if len(text) < PLAIN else ""
+        return f"(CASE {usual}{small}{inside}ELSE {text} * 'Infinity'::float8 END)", Reach(leaf, leaf)
+    value = f"(CASE WHEN abs({text}) < '1e{leaf}'::numeric THEN {text} ELSE sign({text}) * 'Infinity'::numeric END)"
+    return value, Reach(SCALE, leaf)
+
+
+def narrowed(text: str) -> str:
+    """Spell a numeric as float8: the cast raises beyond its limits, on either side."""
+    return (
+        f"(CASE WHEN abs({text}) < '1e-100'::numeric THEN '0'::float8 WHEN abs({text}) < '1e100'::numeric "
+        f"THEN ({text})::float8 ELSE sign({text})::float8 * 'Infinity'::float8 END)"
+    )
+
+
+NARROW = Reach(100, 100)
+
 
 ARITHMETIC = {"+", "-", "*", "/", "int/", "%", "neg", "abs", "square"}
 HELD = "limit"
@@ -67,7 +165,7 @@ def number_literal(kind_: Kind, text: str) -> str:
 def converted_number(text: str, source: Kind, target: Kind) -> str:
     if source == target:
         return text
-    return reach.narrowed(text) if (source, target) == ("numeric", "float8") else f"{text}::{target}"
+    return narrowed(text) if (source, target) == ("numeric", "float8") else f"{text}::{target}"
 
 
 class Arithmetic:
@@ -90,7 +188,7 @@ class Arithmetic:
     def operation(self, expr: Call, names: Names) -> str:
         """Spell an arithmetic operation. Raises Refusal when no guard keeps it within what PostgreSQL computes."""
         own = number_kind(expr)
-        for leaf in reach.LEAVES[own]:
+        for leaf in LEAVES[own]:
             try:
                 return self._tree(expr, names, own, leaf)[0]
             except TooFar:
@@ -102,13 +200,13 @@ class Arithmetic:
         try:
             return self._tree(expr, names, number_kind(expr), leaf)[0]
         except TooFar:
-            return reach.guarded(self._speller.expr(expr, names), number_kind(expr), leaf)[0]
+            return guarded(self._speller.expr(expr, names), number_kind(expr), leaf)[0]
 
     def _tree(self, expr: Expr, names: Names, as_: Kind, leaf: int, tiny: bool = False) -> tuple[str, Reach]:
         """Text and reach of `expr` as kind `as_`. `tiny`: a leaf may be tinier than its reach says. Raises TooFar."""
         if isinstance(expr, Lit) and expr.text is not None:
             value = literal_number(expr.type, expr.text)
-            return number_literal(as_, expr.text), reach.of_constant(value) if value is not None else Reach(leaf, leaf)
+            return number_literal(as_, expr.text), of_constant(value) if value is not None else Reach(leaf, leaf)
         own = number_kind(expr)
         if own != as_:
             return self._changed(expr, names, own, as_, leaf)
@@ -119,26 +217,26 @@ class Arithmetic:
                 parts = [self._tree(e, names, as_, leaf) for e in (*(r for _, r in whens), *((default,) if default else ()))]
                 arms = [f"WHEN {self._speller.expr(t, names)} THEN {p[0]}" for (t, _), p in zip(whens, parts, strict=False)]
                 other = f" ELSE {parts[-1][0]}" if default is not None else ""
-                return f"(CASE {' '.join(arms)}{other} END)", reach.hull([p[1] for p in parts])
+                return f"(CASE {' '.join(arms)}{other} END)", hull([p[1] for p in parts])
             case Cast(arg=arg, length=()) if arg.type in NUMBERS and expr.type in ("numeric", "float8"):
                 return self._tree(arg, names, as_, leaf)
         if as_ == "bigint":
-            return self.number(expr, names, as_), reach.WHOLE
+            return self.number(expr, names, as_), WHOLE
         if isinstance(expr, Scalar):  # guarded inside, or it would run three times
             inner = Call(expr.value.type, HELD, (expr.value, Lit("int4", str(leaf))))
-            size = Reach(leaf, leaf) if as_ == "float8" else Reach(reach.SCALE, leaf)
+            size = Reach(leaf, leaf) if as_ == "float8" else Reach(SCALE, leaf)
             return self._speller.expr(replace(expr, value=inner), names), size
-        return reach.guarded(self.number(expr, names, as_), as_, leaf, tiny)
+        return guarded(self.number(expr, names, as_), as_, leaf, tiny)
 
     def _changed(self, expr: Expr, names: Names, own: Kind, as_: Kind, leaf: int) -> tuple[str, Reach]:
         if own == "bigint":
-            return self.number(expr, names, as_), reach.WHOLE
+            return self.number(expr, names, as_), WHOLE
         if isinstance(expr, Ref):
-            return reach.guarded(self.number(expr, names, as_), as_, leaf)
-        inner, size = self._tree(expr, names, own, min(leaf, reach.LEAVES[own][0]))
+            return guarded(self.number(expr, names, as_), as_, leaf)
+        inner, size = self._tree(expr, names, own, min(leaf, LEAVES[own][0]))
         if own == "numeric" and as_ == "float8":
-            return reach.narrowed(inner), reach.NARROW
-        return f"{inner}::{as_}", Reach(size.low, max(size.high, reach.DIGITS)).within(as_)
+            return narrowed(inner), NARROW
+        return f"{inner}::{as_}", Reach(size.low, max(size.high, DIGITS)).within(as_)
 
     def _call(self, expr: Call, names: Names, as_: Kind, leaf: int) -> tuple[str, Reach]:
         anchor = _anchor(expr) if as_ == "float8" else None
@@ -146,7 +244,7 @@ class Arithmetic:
         texts, sizes = [p[0] for p in parts], [p[1] for p in parts]
         match expr.op:
             case _ if anchor is not None:
-                return f"({texts[0]} {expr.op} {texts[1]})", reach.anchored(sizes[anchor], sizes[1 - anchor])
+                return f"({texts[0]} {expr.op} {texts[1]})", anchored(sizes[anchor], sizes[1 - anchor])
             case "neg":
                 return f"(-{texts[0]})", sizes[0]
             case "abs":
@@ -154,18 +252,18 @@ class Arithmetic:
             case "floor" | "ceil":
                 return f"{expr.op}({texts[0]})", Reach(0, sizes[0].high + 1).within(as_)
             case "coalesce" | "least" | "greatest":
-                return f"{expr.op}({', '.join(texts)})", reach.hull(sizes)
+                return f"{expr.op}({', '.join(texts)})", hull(sizes)
             case "square":
-                return f"({texts[0]} * {texts[0]})", reach.combined("*", as_, sizes[0], sizes[0])
+                return f"({texts[0]} * {texts[0]})", combined("*", as_, sizes[0], sizes[0])
             case "int/" if as_ == "numeric":
-                return f"div({texts[0]}, NULLIF({texts[1]}, 0))", reach.combined("int/", as_, *sizes)
+                return f"div({texts[0]}, NULLIF({texts[1]}, 0))", combined("int/", as_, *sizes)
             case "/" if as_ == "numeric":
                 a, b = (_plain(*pair) for pair in zip(texts, expr.args, strict=True))
-                return f"({a} / NULLIF({b}, 0))", reach.combined("/", as_, *sizes)
+                return f"({a} / NULLIF({b}, 0))", combined("/", as_, *sizes)
             case "/" | "int/" | "%":
                 sign = "%" if expr.op == "%" else "/"
-                return f"({texts[0]} {sign} NULLIF({texts[1]}, 0))", reach.combined(expr.op, as_, *sizes)
-        return f"({texts[0]} {expr.op} {texts[1]})", reach.combined(expr.op, as_, *sizes)
+                return f"({texts[0]} {sign} NULLIF({texts[1]}, 0))", combined(expr.op, as_, *sizes)
+        return f"({texts[0]} {expr.op} {texts[1]})", combined(expr.op, as_, *sizes)
 
 
 def _plain(text: str, operand: Expr) -> str:

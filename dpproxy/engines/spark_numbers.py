@@ -2,7 +2,7 @@
 
 Knows: doubles, Spark's DECIMAL. Must not know: expressions' trees, relations. floor and ceil of Spark are BIGINT and raise
 for what is too large; its rint rounds halves away from zero on Sail, so that rounding is spelled with casts that cut off. A sum
-of one unit's fractional values is one of whole multiples of a quantum (`engines.duckdb_sums`), so that the order of rows, and
+of one unit's fractional values is one of whole multiples of a quantum (`engines.doubles`), so that the order of rows, and
 with it the number of machines, changes nothing.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from dpproxy.engines.duckdb_sums import quantum
+from dpproxy.engines.doubles import quantum
 from dpproxy.engines.spark_types import SUMMAND, double
 from dpproxy.sql.types import FLOATS
 from dpproxy.tree.expr import Expr, walk

@@ -22,7 +22,7 @@ from dpproxy import postgres_connections
 from dpproxy.facade import usage
 from dpproxy.facade.account import Account, FacadeError, Place, choose_account, choose_place, find_binaries
 from dpproxy.facade.server import CHANGES, SUPERUSER, Bounds, EmbeddedServer
-from dpproxy.postgres_failures import FAILURES
+from dpproxy.postgres_connections import FAILURES
 
 LOG = logging.getLogger(__name__)
 

@@ -27,10 +27,9 @@ from dpproxy.facade.database import PublicRows, fill
 from dpproxy.facade.server import Bounds, kill_strays, make_pattern
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.model import Policy
-from dpproxy.postgres_failures import FAILURES
-from dpproxy.private_files import private_folder
+from dpproxy.postgres_connections import FAILURES
+from dpproxy.private_files import private_folder, write_whole
 from dpproxy.table_terms import TableName
-from dpproxy.whole_file import write_whole
 
 PUBLIC_CAP = 1_000_000  # rows of a public table kept here: tens of megabytes and a second or two to fill
 

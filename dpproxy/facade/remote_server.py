@@ -24,7 +24,7 @@ from dpproxy.facade.facade import PUBLIC_CAP, Rooms
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
 from dpproxy.policy.people import make_verifier
-from dpproxy.postgres_failures import FAILURES
+from dpproxy.postgres_connections import FAILURES
 from dpproxy.table_terms import TableName
 
 Address = tuple[str, int]

@@ -32,8 +32,7 @@ from dpproxy.ledger.ledger import (
     Standing,
 )
 from dpproxy.ledger.states import UNUSED, Account, AccountKey, Opening, State, begun, day_of, decoded, encoded
-from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining
-from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.accountant import Limit, admits, effective_epsilon, remaining, tuned
 from dpproxy.privacy.loss import ZERO, Loss
 
 TOLERANCE = dt.timedelta(hours=1)

@@ -27,7 +27,7 @@ FIRST_KINDS: Final = ("day", "week", "month", "quarter", "year", "never")
 @dataclass(frozen=True)
 class Opening:
     """An opening is a window of one account: its `start`, the account's total then, and what was granted beyond the limit since.
-    `first`: what the first statement in it cost; None before it (`privacy.delta_split`)."""
+    `first`: what the first statement in it cost; None before it (`privacy.accountant`)."""
 
     start: dt.datetime
     total: Loss = ZERO

@@ -8,7 +8,7 @@ scores, its loss lies in an interval of length epsilon (Dong, Durfee, Rogers 202
 four times better than an arbitrary epsilon-DP mechanism; that is why it is used and not permute-and-flip, whose error
 is a little smaller. Points between two data values share a score: they are one *run* of the grid, so the work depends
 on the data values there are, not on the size of the grid, and the full resolution is reached in one stage (two stages
-at half the epsilon each would have a larger error: it grows with ln size / epsilon). Of millions of data values `thinning`
+at half the epsilon each would have a larger error: it grows with ln size / epsilon). Of millions of data values `thinned`
 leaves those that can be chosen at all.
 
 Sampling is by rejection over integers, no floating point: a run is proposed with weight length * 2**-y, y =

@@ -15,19 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dpproxy.amounts import MICRO
-from dpproxy.mechanisms import (
-    charge_check,
-    exponential,
-    key_rounds,
-    running_columns,
-    step_columns,
-    thinning,
-)
+from dpproxy.mechanisms import charge_check, exponential, key_rounds, running_columns, step_columns
 from dpproxy.mechanisms.charge_check import draw_epsilon
 from dpproxy.mechanisms.coins import Entropy
-from dpproxy.mechanisms.groups import int64, positions
+from dpproxy.mechanisms.key_rounds import int64, positions
 from dpproxy.mechanisms.noise import Exact, FoundGroups, Int64, MechanismError, Noise, Released, saturate, truncated
-from dpproxy.mechanisms.quantiles import quantiles
+from dpproxy.mechanisms.quantiles import Rows, quantiles, thinned
 from dpproxy.privacy.measurement import Basis, Measurement, Selection, Top
 
 
@@ -182,12 +175,12 @@ def _counts(m: Measurement, selection: Selection, table: pa.Table, rows: pa.Tabl
     renumbered = np.full(table.num_rows + 1, -1, dtype=np.int64)  # the last entry is for -1
     renumbered[kept] = np.arange(kept.size)
     group = renumbered[group]
-    found: thinning.Rows = (group, bucket, n)
+    found: Rows = (group, bucket, n)
     if (some := group >= 0).sum() < group.size:
         found = group[some], bucket[some], n[some]
     if selection.kind == "quantile":
         epsilon = Fraction(draw_epsilon(selection), MICRO)
-        found = thinning.thinned(
+        found = thinned(
             found, int(kept.size), selection.size, selection.fractions, selection.sensitivity, epsilon, selection.offset
         )
     return exponential.counts(*found, int(kept.size))

@@ -15,8 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from dpproxy.errors import OBJECT_NOT_IN_PREREQUISITE_STATE, OperatorError, Refusal
-from dpproxy.private_files import private_opener
-from dpproxy.whole_file import write_whole
+from dpproxy.private_files import private_opener, write_whole
 
 FILE = "paused.json"  # in the state folder
 

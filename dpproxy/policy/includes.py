@@ -1,18 +1,21 @@
-"""A policy in several files: `include` names more, each with tables, views, roles or users of its own.
+"""What a policy takes from elsewhere: `include` names more files, `${env:NAME}` and `${file:path}` name secrets.
 
-Knows: which parts a file may hold, how mappings are put together. Must not know: what a table or a role says. What is wrong in an
-included file is told with its name. Files are relative to the policy's; they include no others, so that whoever reads the first
-sees which there are.
+Knows: which parts a file may hold, how mappings are put together, where secrets may live. Must not know: what a table, a role or
+an address says. What is wrong in an included file is told with its name. Files are relative to the policy's; they include no
+others, so that whoever reads the first sees which there are.
 """
 
 from __future__ import annotations
 
+import collections.abc
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from dpproxy.policy.policy_keys import INCLUDED
 from dpproxy.policy.problems import Mark, PolicyError
 from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.scalars import is_null
 from dpproxy.policy.tree import MAX_BYTES, Mapping, Node, Scalar, parse
 
 MOST = 100  # files of one policy
@@ -99,3 +102,61 @@ def _joined(reader: Reader, present: Mapping, more: Mapping) -> Mapping:
         where = f"{Path(first.file or reader.file).name}, line {first.line}"
         reader.problem(more.keys[name], f"`{name}` is given twice", f"keep one; the first is in {where}", "duplicate")
     return Mapping({**more.entries, **present.entries}, {**more.keys, **present.keys}, present.at)
+
+
+# References in a backend's address: `${env:NAME}` and `${file:path}`.
+#
+# Knows: where secrets may live outside the policy. Must not know: what they are for. A reference is replaced once and never
+# looked into again; messages name the reference and never its value.
+
+
+MAX_SECRET_BYTES = 64 * 1024  # a connection string or a key; a larger file is not a secret
+_REFERENCE = re.compile(r"\$\{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """Replaces references by what they refer to. Files are relative to `base`, the policy's folder."""
+
+    env: collections.abc.Mapping[str, str]
+    base: Path
+
+    def read(self, reader: Reader, node: Node, what: str) -> str | None:
+        """Return the text of a field with its references replaced. Problems are recorded in `reader`."""
+        if not isinstance(node, Scalar) or not node.text or is_null(node):
+            seen = "empty" if isinstance(node, Scalar) and not node.plain else kind(node)
+            reader.problem(node.at, f"`{what}` must be text, not {seen}", "write text, ${env:NAME} or ${file:path}", "wrong-type")
+            return None
+        parts: list[str] = []
+        end = 0
+        for found in _REFERENCE.finditer(node.text):
+            value = self._value(reader, node, found[1])
+            if value is None:
+                return None
+            parts += [node.text[end : found.start()], value]
+            end = found.end()
+        return "".join([*parts, node.text[end:]])
+
+    def _value(self, reader: Reader, node: Scalar, reference: str) -> str | None:
+        source, _, name = reference.partition(":")
+        if source == "env" and name:
+            value = self.env.get(name)
+            if value is None:
+                reader.problem(node.at, f"the environment has no `{name}`", f"set it: export {name}=...", "secret-reference")
+            return value
+        if source == "file" and name:
+            return self._file(reader, node, name)
+        reader.problem(node.at, "not a reference that is known", "write ${env:NAME} or ${file:path}", "secret-reference")
+        return None
+
+    def _file(self, reader: Reader, node: Scalar, name: str) -> str | None:
+        try:
+            with (self.base / name).open("rb") as stream:
+                data = stream.read(MAX_SECRET_BYTES + 1)
+            if len(data) > MAX_SECRET_BYTES:
+                raise ValueError("too large")
+            return data.decode().rstrip("\r\n")
+        except (OSError, ValueError) as error:
+            fix = "make it a small text file that the proxy can read"
+            reader.problem(node.at, f"the file `{name[:80]}` cannot be used ({type(error).__name__})", fix, "secret-reference")
+            return None

@@ -1,7 +1,7 @@
 """The keys of a whole policy: of the file itself, its backend, its privacy unit, and what holds for all roles.
 
 Knows: types, purposes, effects; all parts of the format, in the order of the page of keys. Must not know: how a value is read
-(`policy.load`, `policy.acceleration`). A key is one row, and all that is said of it is in that row; `policy.key_types` says what
+(`policy.load`, `policy.load`). A key is one row, and all that is said of it is in that row; `policy.key_types` says what
 a row has.
 """
 

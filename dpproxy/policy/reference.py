@@ -1,7 +1,8 @@
-"""The reference of policy files, written from the declarations of keys: docs/policies/reference.md.
+"""What is written from the declarations of a policy's keys: the reference page for readers, the JSON Schema for editors.
 
-Knows: Markdown. Must not know: anything that is not said in `policy.policy_keys` and the tables that it lists.
-`scripts/reference` writes it anew; a test fails until that is done.
+Knows: Markdown, the parts of the format and their keys. Must not know: files, anything that is not said in `policy.policy_keys`
+and the tables that it lists. `scripts/reference` writes docs/policies/reference.md and dpproxy.schema.json anew; a test fails
+until that is done. The schema says less than the loader (no paths to the unit, no contradictions), which never reads it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dpproxy.policy.key_types import Fragment, Part
-from dpproxy.policy.policy_keys import PARTS
+from dpproxy.policy.key_types import Fragment, Part, part_ref
+from dpproxy.policy.policy_keys import PARTS, POLICY
 from dpproxy.policy.table_keys import COLUMN
 
 _HEAD = """# Policies: every key
@@ -58,3 +59,37 @@ def _flow(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value) if any(sign in value for sign in "${}: ") and not value.startswith("postgres") else value
     return json.dumps(value)
+
+
+# The policy format as JSON Schema, for completion and checking in editors.
+#
+# Knows: the parts of the format and their keys (`policy.policy_keys`). Must not know: files. The schema is a convenience: it
+# says less than the loader (no paths to the unit, no contradictions), and the loader never reads it. It is committed as
+# dpproxy.schema.json; `scripts/reference` writes it anew.
+
+
+def json_schema() -> Fragment:
+    """Return the schema (draft 2020-12) of a policy file."""
+    objects = {part.name: _object(part) for part in PARTS}
+    root = objects.pop(POLICY.name)
+    objects["column"] = {"anyOf": [{"enum": ["unit", "key", "hidden"]}, part_ref("plain_column")]}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "dpproxy policy"}
+    return {**head, **root, "$defs": dict(sorted(objects.items()))}
+
+
+def _object(part: Part) -> Fragment:
+    properties = {
+        name: {"description": f"{key.purpose} {key.effect}", "examples": [key.example], **key.type}
+        for name, key in part.keys.items()
+    }
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(part.required),
+        "additionalProperties": False,
+    }
+
+
+def schema_text() -> str:
+    """Return the schema as it is committed."""
+    return json.dumps(json_schema(), indent=2) + "\n"

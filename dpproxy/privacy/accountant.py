@@ -16,7 +16,7 @@ admitted when the failures (thresholds) of the total, the new query included, ar
 
 Which certificate holds at the end may depend on the answers: an adversary goes on under whichever bound its luck makes
 looser. So nothing is counted once for two of them: delta_f + delta_b + delta_g + sum of delta_j <= delta. The shares are
-fixed before any answer: by the limit, and by what the first statement of a window costs (`privacy.delta_split`).
+fixed before any answer: by the limit, and by what the first statement of a window costs (last part of this file).
 
 Proof. P, Q: the session's answers on two neighbours, in either order; every reading of a loss holds for both orders. P is
 (epsilon, delta)-close to Q when E[excess] <= delta, the excess of answers with loss l = log P/Q being (1 - e^(epsilon - l))_+
@@ -56,9 +56,10 @@ made in view of answers; a grant that was is a decision about them which no filt
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import product
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.budget_windows import Window
@@ -273,3 +274,68 @@ def _fits(spent: Loss, epsilon: int, bounds: Filter) -> bool:
         if rdp <= most and discrete_laplace_rdp(alpha, float(ratio), 1) * NANO * (1 + 1e-12) + 1 <= most - rdp:
             return True
     return False
+
+
+# How a window's delta is divided among the certificates: so that its first statement could be repeated most often.
+#
+# Knows: limits, losses. Must not know: accounts, clocks. Any division is sound that is fixed before the first answer
+# (`privacy.accountant`). What the first statement costs is: whoever asks it has seen nothing yet in this window. Most sessions
+# go on as they begin - a dashboard's charts have one price - and those that do not keep a part of every share.
+
+
+FAILURES = (12, 25, 40, 60)
+"""Hundredths for thresholds to choose from: never none, since a later statement may have undeclared groups."""
+
+CONVERSIONS = (5, 50)
+"""Hundredths for the basic certificate's Gaussian statements: never none, since a later statement may be one; many, where the
+first statement is one of so few that adding up serves best. The least costs other sessions under 0.6 % of their statements."""
+
+LEADING = 94
+"""Of what is left, the part of the leading certificate, in hundredths; a second one loses 1 % of its queries by it."""
+
+BESIDE = 3
+"""Of what is left, the Gaussian certificate's part beside a leading order."""
+
+
+@lru_cache(maxsize=4096)
+def tuned(limit: Limit, first: Loss) -> Limit:
+    """Return the limit with the shares that admit most statements like the first of its window; `limit` itself when none is
+    better, or when its shares are given."""
+    if not limit.delta or limit.shares != BALANCED:
+        return limit
+    return max((replace(limit, shares=s) for s in (BALANCED, *_candidates(limit, first))), key=lambda lim: _repeats(lim, first))
+
+
+def _candidates(limit: Limit, first: Loss) -> list[Shares]:
+    found = []
+    for failures, conversions in product(FAILURES, CONVERSIONS if first.conversion else CONVERSIONS[:1]):
+        rest = 100 - failures - conversions
+        if rest < 0:
+            continue
+        lead, beside = rest * LEADING // 100, rest * BESIDE // 100
+        bounds = [renyi_bound(alpha, limit.epsilon / MICRO, limit.part(lead)) for alpha in ORDERS]
+        order = max(range(len(ORDERS)), key=lambda j: _ratio(bounds[j], first.rdp[j]))
+        found += [
+            Shares(failures, lead, conversions=conversions),
+            Shares(failures, beside, lead, order, conversions),
+        ]
+    return found
+
+
+def _repeats(limit: Limit, loss: Loss) -> float:
+    """How many statements of this loss the limit admits."""
+    bounds = filter_of(limit)
+    basic = min(_ratio(bounds.epsilon, loss.epsilon), _ratio(bounds.conversions, loss.conversion))
+    return min(_ratio(bounds.failures, loss.failure), max(basic, _by_divergence(bounds, loss)))
+
+
+def _by_divergence(bounds: Filter, loss: Loss) -> float:
+    gaussian = _ratio(bounds.variance, loss.gdp[bounds.reserve]) if bounds.variance is not None else 0
+    return max(gaussian, *map(_ratio, bounds.rdp, loss.rdp))
+
+
+def _ratio(bound: int, cost: int) -> float:
+    """How often a cost fits: whole times; without end when it is nothing."""
+    if bound < 0:
+        return 0
+    return bound // cost if cost else float("inf")

@@ -42,7 +42,7 @@ from dpproxy.ledger.journal import MAX_JUMP, Journal
 from dpproxy.ledger.ledger import LedgerCorrupt, LedgerError
 from dpproxy.ledger.transaction import HeadMoved, KnownCharge, Stored, StoreError
 from dpproxy.ledger.witness import Witness
-from dpproxy.postgres_failures import FAILURES
+from dpproxy.postgres_connections import FAILURES
 from dpproxy.records.postgres_tables import PREPARED, prepare
 from dpproxy.records.record import Verified, readable, rechained, sealed, verify
 

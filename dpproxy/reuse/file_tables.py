@@ -21,8 +21,7 @@ from typing import Any, TypeVar
 
 from dpproxy.errors import OperatorError
 from dpproxy.private_files import private_file
-from dpproxy.reuse.payload import SealError
-from dpproxy.reuse.tables import FORMAT, TablesError, Values
+from dpproxy.reuse.tables import FORMAT, SealError, TablesError, Values
 
 # Who is making which measurement, among the processes that share a file of stored answers.
 #

@@ -28,10 +28,9 @@ import asyncpg
 
 from dpproxy import postgres_connections
 from dpproxy.errors import OperatorError
-from dpproxy.postgres_failures import ENDED, FAILURES
+from dpproxy.postgres_connections import ENDED, FAILURES
 from dpproxy.reuse.file_tables import place_of
-from dpproxy.reuse.payload import SealError
-from dpproxy.reuse.tables import FORMAT, TablesAway, Values
+from dpproxy.reuse.tables import FORMAT, SealError, TablesAway, Values
 
 # Who is making which measurement, among proxies on several machines: locks of a PostgreSQL server, held by a session.
 #

@@ -18,7 +18,7 @@ at their own charge. Nor is another role told when the first one asked: its answ
 
 Several processes may share the tables; `file_tables` says which of them makes what.
 
-With a key, payloads and what was asked are sealed (`reuse.payload`), and so is who has seen them: whoever can write the
+With a key, payloads and what was asked are sealed (`reuse.tables`), and so is who has seen them: whoever can write the
 tables, but has no key, can remove answers, and put nothing in their place. The names of answers are digests either way.
 """
 
@@ -43,9 +43,8 @@ from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.derivation import derive
 from dpproxy.reuse.file_tables import FileTables
 from dpproxy.reuse.matching import NOWHERE, Asked, Origin, Repeat, StoredRelease, at_the_price, serve
-from dpproxy.reuse.payload import ReleaseKey, Sealer, SealError, pack, unpack
 from dpproxy.reuse.server_tables import ServerTables
-from dpproxy.reuse.tables import FORMAT, AnswerTables, TablesAway, TablesError
+from dpproxy.reuse.tables import FORMAT, AnswerTables, ReleaseKey, Sealer, SealError, TablesAway, TablesError, pack, unpack
 
 log = logging.getLogger(__name__)
 

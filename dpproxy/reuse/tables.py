@@ -8,8 +8,19 @@ tables, and take the same SQL, with `?` for a value.
 from __future__ import annotations
 
 import datetime as dt
+import importlib
+import json
+import os
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from dpproxy.derived_keys import derived
+from dpproxy.errors import OperatorError
+from dpproxy.mechanisms.noise import Released
 
 T = TypeVar("T")
 
@@ -66,3 +77,111 @@ class AnswerTables(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+# A release as the bytes that are kept of it, and back.
+#
+# Knows: Arrow's stream format. Must not know: where the bytes are kept, who may see them. What is read back is what was
+# written, type by type, or an error: a stored answer that is broken is a miss.
+
+
+def pack(released: Released) -> bytes:
+    """Return a release as Arrow IPC: keys k0.., values v0... The number of rows is in the metadata, for answers without
+    columns."""
+    columns = {f"k{i}": key for i, key in enumerate(released.keys)}
+    columns |= {f"v{i}": pa.array(value, pa.int64()) for i, value in enumerate(released.values)}
+    schema = pa.schema([(n, c.type) for n, c in columns.items()], metadata={"rows": str(released.rows)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        writer.write_batch(pa.record_batch(list(columns.values()), schema=schema))
+    return bytes(sink.getvalue())
+
+
+def unpack(payload: bytes) -> Released:
+    """Return the release that `pack` has written. Raises ValueError for anything else."""
+    try:
+        table = pa.ipc.open_stream(payload).read_all()
+        rows = int(table.schema.metadata[b"rows"])
+    except (pa.ArrowException, OSError, KeyError, TypeError) as error:  # OSError: of one that was cut off
+        raise ValueError(f"a stored answer cannot be unpacked: {error}") from error
+    keys = tuple(_array(table, n) for n in table.column_names if n.startswith("k"))
+    values = tuple(_array(table, n).to_numpy(zero_copy_only=False) for n in table.column_names if n.startswith("v"))
+    if any(len(c) != rows for c in (*keys, *values)) or any(v.dtype != np.int64 for v in values):
+        raise ValueError("a stored answer has columns of another shape")
+    return Released(keys, values, rows)
+
+
+def _array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+# What tables say of a stored release in plain text, and as what it is sealed.
+#
+# Knows: names. Must not know: keys of ciphers, what is sealed. A sealed payload is opened only under the name it was sealed as
+# (`reuse.tables`), so that whatever stands beside it in plain text has to be what it was.
+
+
+@dataclass(frozen=True)
+class ReleaseKey:
+    """What the tables say of a release in plain text. What is sealed is sealed together with it, so that no row passes for
+    another, for an earlier or a later one, or for one that another role has seen."""
+
+    id: int
+    exact: str
+    base: str
+    dataset: str
+    created: str
+
+    @property
+    def columns(self) -> tuple[object, ...]:
+        return (self.id, self.exact, self.base, self.dataset, self.created)
+
+    @property
+    def sealed_as(self) -> str:
+        return json.dumps(["release", *self.columns])
+
+    def seen_as(self, role: str, at: str) -> str:
+        return json.dumps(["seen", *self.columns, role, at])
+
+
+# Stored answers under a key: AES-256-GCM by the `cryptography` package, which only those need who configure a key.
+#
+# Knows: bytes. Must not know: what they mean. Each payload has a nonce of its own, drawn by the operating system, and is bound
+# to the name it is stored under, so that no payload passes for another's.
+
+
+NONCE = 12  # bytes, as NIST SP 800-38D recommends; random ones are good for 2**32 payloads under one key
+
+
+class SealError(OperatorError):
+    """A text is sealed under another key, or changed, or no sealing is possible; the message is for the operator."""
+
+
+class Sealer:
+    """A sealer encrypts what is kept. `key`: any secret of at least 16 bytes; the cipher's key is derived from it."""
+
+    def __init__(self, key: bytes) -> None:
+        """Derive the cipher's key. Raises SealError when the key is too short or `cryptography` is not installed."""
+        if len(key) < 16:
+            raise SealError("a key has at least 16 bytes")
+        try:
+            ciphers = importlib.import_module("cryptography.hazmat.primitives.ciphers.aead")
+            errors = importlib.import_module("cryptography.exceptions")
+        except ImportError as error:
+            raise SealError("stored answers are encrypted by the package `cryptography`, which is not installed") from error
+        self._cipher: Any = ciphers.AESGCM(derived(key, "stored answers"))
+        self._invalid: type[Exception] = errors.InvalidTag
+
+    def seal(self, payload: bytes, name: str) -> bytes:
+        nonce = os.urandom(NONCE)
+        sealed: bytes = self._cipher.encrypt(nonce, payload, name.encode())
+        return nonce + sealed
+
+    def open(self, sealed: bytes, name: str) -> bytes:
+        """Decrypt what `seal` wrote. Raises SealError."""
+        try:
+            payload: bytes = self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], name.encode())
+        except (self._invalid, ValueError) as error:
+            raise SealError("a stored answer is sealed under another key, or was changed") from error
+        return payload

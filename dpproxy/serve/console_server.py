@@ -21,14 +21,13 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from dpproxy.console.entrance import Entrance
 from dpproxy.console.health import HealthServer
 from dpproxy.console.http_door import AT_A_TIME, PLACES, QUEUE, Door, Listener
 from dpproxy.console.source import Source
-from dpproxy.console.tokens import digests, is_local
+from dpproxy.console.tokens import Entrance, digests, is_local
 from dpproxy.console.web import LARGEST, application
 from dpproxy.operations.status import Status
-from dpproxy.serve.options import listening
+from dpproxy.serve.runtime import listening
 from dpproxy.server.tls import TlsFiles
 
 # HTTP connections of the operators' pages, which wait at a door until a request is whole.

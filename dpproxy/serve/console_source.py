@@ -38,7 +38,7 @@ from dpproxy.review.explanation import explanation
 from dpproxy.review.verdicts import Bench
 from dpproxy.serve.operator import Operator
 from dpproxy.sql.effort import Stop, Stopped, stoppable
-from dpproxy.telemetry.statement_event import StatementEvent
+from dpproxy.telemetry.tallies import StatementEvent
 
 PATIENCE: Final = 20.0
 """Seconds the loop may take to say what it knows."""

@@ -209,17 +209,17 @@ def _epoch(loaded: Loaded, backend: Backend, shape: str) -> Epoch:
 
 async def _found_or_made(source: _Source, told: Told | None, background: bool = False) -> Copy | None:
     """The last extract of the epoch; None where the epoch is another one by now. Raises CopyError, OSError."""
-    from dpproxy.acceleration import copy_process
+    from dpproxy.acceleration import copy_making
 
     found = await _whole(source)
     if found is not None:
         return found
     if told is not None:
-        await copy_process.made(source.job, told, background)
+        await copy_making.made(source.job, told, background)
         return await _whole(source)
     began = time.monotonic()
     LOG.info("extract begun", dataset=source.dataset, most=source.job.disk)
-    await copy_process.made(source.job, _Teller(source.dataset).tell, background)
+    await copy_making.made(source.job, _Teller(source.dataset).tell, background)
     LOG.info("extract made", dataset=source.dataset, seconds=round(time.monotonic() - began, 1))
     return await _whole(source)
 

@@ -24,9 +24,8 @@ from typing import Final
 
 from dpproxy.errors import OperatorError
 from dpproxy.serve.neighbours import Member
-from dpproxy.serve.options import Options
 from dpproxy.serve.proxy import serve
-from dpproxy.serve.runtime import run
+from dpproxy.serve.runtime import Options, run
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.sql.statements import Signal
 from dpproxy.telemetry.log import start_log

@@ -30,7 +30,6 @@ from dpproxy.answers.statement_end import incident
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import Grant, LedgerError, Scope
 from dpproxy.operations.audit import AuditLog, account
-from dpproxy.operations.client import address, answers, ask, socket_name, sockets
 from dpproxy.operations.pauses import Pause, Pauses
 from dpproxy.operations.requests import (
     MOST,
@@ -46,7 +45,12 @@ from dpproxy.operations.requests import (
     Reread,
     ResumeRole,
     SetClock,
+    address,
+    answers,
+    ask,
     read,
+    socket_name,
+    sockets,
 )
 from dpproxy.operations.status import ReadAgain, Status, rebuilt
 from dpproxy.telemetry.tallies import Tallies

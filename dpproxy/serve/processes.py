@@ -32,9 +32,8 @@ import structlog
 
 from dpproxy.records.place import SqlitePlace, place_of
 from dpproxy.serve.member_process import NOTHING, Membership, decoded, packed
-from dpproxy.serve.options import Options, ServingError, listening
 from dpproxy.serve.proxy import said
-from dpproxy.serve.service_manager import notify
+from dpproxy.serve.runtime import Options, ServingError, listening, notify
 from dpproxy.server.connection_slots import SharedSlots
 from dpproxy.server.sockets import local_socket
 

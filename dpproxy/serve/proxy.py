@@ -40,16 +40,14 @@ from dpproxy.policy.load import Loaded
 from dpproxy.private_files import private_folder
 from dpproxy.records.place import PostgresPlace, ledger_key, named, place_of, read_secret
 from dpproxy.records.record import recent
-from dpproxy.reuse.payload import Sealer
 from dpproxy.reuse.store import AnswerStore
+from dpproxy.reuse.tables import Sealer
 from dpproxy.serve.datasets import open_dataset
 from dpproxy.serve.neighbours import Neighbours
 from dpproxy.serve.operator import AdminSocket, Operator
-from dpproxy.serve.options import Options, ServingError, listening
-from dpproxy.serve.runtime import Rounds, give_back, keep_giving_back, lasting_secret
+from dpproxy.serve.runtime import Options, Rounds, ServingError, give_back, keep_giving_back, lasting_secret, listening, notify
 from dpproxy.serve.self_report import SelfReport
 from dpproxy.serve.served_policies import ServedPolicies, watched
-from dpproxy.serve.service_manager import notify
 from dpproxy.server.server import LEAVE, Server
 from dpproxy.server.sockets import local_socket, waiting_room
 from dpproxy.server.tls import Tls, TlsError, load_tls

@@ -20,9 +20,8 @@ from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import kind
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence, parse
 from dpproxy.serve import proxy
-from dpproxy.serve.options import Options, ServingError
 from dpproxy.serve.processes import supervise
-from dpproxy.serve.runtime import run
+from dpproxy.serve.runtime import Options, ServingError, run
 from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
 from dpproxy.telemetry.log import FORMATS, LEVELS, start_log

@@ -28,7 +28,7 @@ from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.datasets import outdated
-from dpproxy.serve.options import ServingError
+from dpproxy.serve.runtime import ServingError
 from dpproxy.serve.self_report import PolicyHistory
 from dpproxy.server.server import Server
 from dpproxy.session.client import ClientSession

@@ -33,7 +33,7 @@ from dpproxy.session.sql_prepare import PreparedStatement, current
 from dpproxy.sql.repeatability import check_allowed
 from dpproxy.sql.settings import ACCURACY, EPSILON, NOTICES, REUSE, STATEMENT_TIMEOUT
 from dpproxy.sql.statements import Statement, made
-from dpproxy.telemetry.statement_event import Verdict, class_of
+from dpproxy.telemetry.tallies import Verdict, class_of
 from dpproxy.wire import backend as back
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.frontend import Bind

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from dpproxy.acceleration import copy_process
+from dpproxy.acceleration import copy_making
 from dpproxy.acceleration.accelerator import Accelerator
 from dpproxy.acceleration.copy_files import Preparation
 from dpproxy.acceleration.copy_making import Job, Told, make
@@ -29,7 +29,7 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
         wanted.folder.ready()
         await asyncio.to_thread(make, wanted, told)
 
-    monkeypatch.setattr(copy_process, "made", made)
+    monkeypatch.setattr(copy_making, "made", made)
 
 
 async def ended(wanted: Job, make_one: bool = True) -> tuple[str, list[str], list[str], bool]:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.acceleration import copy_process, extract_making
+from dpproxy.acceleration import copy_making, extract_making
 from dpproxy.acceleration.copy_files import CopyError, CopyFolder
 from dpproxy.acceleration.extract_making import NUMBER, ExtractJob, make, moment
 from dpproxy.acceleration.extract_tables import extract_tables
@@ -258,7 +258,7 @@ async def test_killed_in_the_middle(job: ExtractJob, server: Scratch) -> None:
     wanted = replace(again, tables=(*job.tables[:2], waiting))
     with psycopg.connect(server.conninfo()) as owner:
         owner.execute("SELECT pg_advisory_lock(1)")
-        making = asyncio.ensure_future(copy_process.made(wanted, nothing, True))
+        making = asyncio.ensure_future(copy_making.made(wanted, nothing, True))
         while not await asyncio.to_thread(_waits, server):
             await asyncio.sleep(0.02)
         (process,) = children()
@@ -268,7 +268,7 @@ async def test_killed_in_the_middle(job: ExtractJob, server: Scratch) -> None:
             await making
     assert not wanted.there()
     assert rows(job, "SELECT count(*) FROM people") == [(100,)]
-    await copy_process.made(again, nothing, True)
+    await copy_making.made(again, nothing, True)
     assert again.there()
 
 

@@ -26,8 +26,8 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import Policy
 from dpproxy.records.place import place_of
-from dpproxy.reuse.payload import Sealer
 from dpproxy.reuse.store import AnswerStore
+from dpproxy.reuse.tables import Sealer
 from dpproxy.serve.datasets import open_dataset
 
 CHARTS = 12  # asked for at one time

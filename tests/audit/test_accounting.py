@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dpproxy.audit.accounting import PAID_FOR, TRIED, accounting
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.attacks import PAID_FOR, TRIED, accounting
+from dpproxy.audit.bench import AuditBench, Statement, Subject
 from dpproxy.audit.planted import COUNT, ChargesLate, ChargesOnce
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement, Subject
 
 ASKED = Statement(ROLE, COUNT)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dpproxy.audit import attacks
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement
 from dpproxy.audit.black_box import Figure
 from dpproxy.audit.events import Outcome
 from dpproxy.audit.planted import COUNT
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement
 from dpproxy.audit.wire import Answers
 
 

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
+from dpproxy.audit.bench import Statement
 from dpproxy.audit.black_box import FEWEST, chosen, figure
 from dpproxy.audit.events import Outcome
 from dpproxy.audit.replay import Replayed
-from dpproxy.audit.subject import Statement
 from dpproxy.audit.wire import Answers
 
 

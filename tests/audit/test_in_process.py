@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.audit import self_test
-from dpproxy.audit.bench import WHOLE, AuditBench
+from dpproxy.audit.bench import WHOLE, AuditBench, Statement, Subject
 from dpproxy.audit.planted import REGIONS
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement, Subject
 
 
 def test_each_answer_has_noise_of_its_own(small: AuditBench) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from dpproxy.audit.bench import Statement
 from dpproxy.audit.black_box import Attack, Figure, Point
 from dpproxy.audit.planted import PLANTED
 from dpproxy.audit.replay import Replayed
 from dpproxy.audit.report import Report, page
 from dpproxy.audit.self_test import Caught
-from dpproxy.audit.subject import Statement
 
 ASKED = Statement("analyst", "SELECT count(*) FROM t WHERE a < 'b & c'", "count")
 REPORT = Report(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement
 from dpproxy.audit.planted import COUNT, PLANTED, Planted
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement
 
 
 def test_bugs_are_told_apart() -> None:

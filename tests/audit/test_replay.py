@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement, Subject
 from dpproxy.audit.replay import Replayed, replay, values_of
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement, Subject
 
 ASKED = (
     "SELECT count(*), sum(score), avg(income) FROM people",

@@ -7,11 +7,11 @@ import json
 
 from rich.console import Console
 
+from dpproxy.audit.bench import Statement
 from dpproxy.audit.planted import PLANTED
 from dpproxy.audit.replay import Replayed
 from dpproxy.audit.report import Report, as_json, show
 from dpproxy.audit.self_test import Caught
-from dpproxy.audit.subject import Statement
 
 FINE = Replayed(Statement("analyst", "SELECT count(*) FROM t", "count"), 0.1, 0.0, moved={"count(*)": 1.0}, runs=9)
 REFUSED = Replayed(Statement("analyst", "SELECT x FROM t", "rows"), refused="rows of single people")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dpproxy.audit.bench import Subject
 from dpproxy.audit.planted import PLANTED
 from dpproxy.audit.self_test import self_test
-from dpproxy.audit.subject import Subject
 
 
 def test_all_bugs_are_caught() -> None:

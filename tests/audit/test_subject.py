@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement, Subject
 from dpproxy.audit.planted import COUNT
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement, Subject
 
 
 def test_a_plan_is_changed_after_it_is_made(small: AuditBench) -> None:

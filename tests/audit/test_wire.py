@@ -12,12 +12,11 @@ import pytest
 
 from dpproxy.audit import attacks, black_box, wire
 from dpproxy.audit import black_box as guesses
-from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.bench import AuditBench, Statement, Subject
 from dpproxy.audit.black_box import figure
 from dpproxy.audit.planted import COUNT, NOTES
 from dpproxy.audit.replay import replay
 from dpproxy.audit.self_test import ROLE
-from dpproxy.audit.subject import Statement, Subject
 from dpproxy.audit.wire import Pair, as_outcome
 
 ANSWERS = 48

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.checking import Depth, findings
+from dpproxy.cli import policy_app
 
 from .worlds import BASE, VERIFIER, make
 

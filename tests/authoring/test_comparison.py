@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dpproxy.authoring.cases import read_cases
-from dpproxy.authoring.comparison import as_markdown, as_text, shifts
+from dpproxy.authoring.cases import of_cases, read_cases
+from dpproxy.authoring.commands import changes_as_markdown, changes_as_text, shifts
 from dpproxy.authoring.exposure import Change, Direction
-from dpproxy.authoring.query_log import of_cases
 from dpproxy.policy.load import load_text
 from dpproxy.review.verdicts import Bench
 from tests.worlds.authored_town import town_text
@@ -38,7 +37,7 @@ def test_questions_that_move(bench: Bench) -> None:
     first, second = shifts(ASKED, bench, new)
     assert (first.asked.name, first.opens) == ("all", True)
     assert (second.asked.name, second.opens) == ("mail | box", True)
-    text = as_text((), (first, second))
+    text = changes_as_text((), (first, second))
     assert "analyst: all: costs epsilon 1, did cost epsilon 0.5; the error of count(*) is up to" in text
     assert "answered for epsilon 1, was refused (" in text
 
@@ -51,7 +50,7 @@ def test_a_cheaper_answer_opens_nothing(bench: Bench) -> None:
 def test_markdown_is_a_table(bench: Bench) -> None:
     found = (Change(Direction.MORE, "tables.a", "x | y"), Change(Direction.NOISE, "tables.b", "z"))
     moved = shifts(ASKED, bench, edited(bench, ("email: hidden", "email: {}")))
-    lines = as_markdown("old.yaml", "new.yaml", found, moved).splitlines()
+    lines = changes_as_markdown("old.yaml", "new.yaml", found, moved).splitlines()
     assert lines[0] == "## Policy: old.yaml to new.yaml"
     assert "| `tables.a` | x \\| y |" in lines
     assert any(line.startswith("| analyst | mail \\| box | answered for epsilon 0.5, was refused") for line in lines)
@@ -59,5 +58,5 @@ def test_markdown_is_a_table(bench: Bench) -> None:
 
 
 def test_nothing_to_say() -> None:
-    assert as_text((), ()) == "the policies say the same\n"
-    assert "say the same" in as_markdown("a", "b", (), ())
+    assert changes_as_text((), ()) == "the policies say the same\n"
+    assert "say the same" in changes_as_markdown("a", "b", (), ())

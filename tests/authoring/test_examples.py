@@ -10,10 +10,10 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.cases import as_text, read_cases, results
 from dpproxy.authoring.workbench import open_workbench
-from dpproxy.demo_data import STEPS
+from dpproxy.cli import policy_app
+from dpproxy.demo import STEPS
 from dpproxy.policy.load import load_file
 from dpproxy.policy.model import ColumnRole, Policy
 

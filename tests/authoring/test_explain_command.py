@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.commands import as_html, as_markdown
+from dpproxy.cli import policy_app
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
 from dpproxy.review.explanation import Page, Section

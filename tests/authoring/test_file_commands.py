@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.app import policy_app
+from dpproxy.cli import policy_app
 from dpproxy.errors import OperatorError
 from dpproxy.policy.people import parse_verifier
-from dpproxy.policy.schema import text
+from dpproxy.policy.reference import schema_text
 
 RUN = CliRunner()
 
 
 def test_password_and_schema() -> None:
     assert parse_verifier(RUN.invoke(policy_app, ["password"], input="sesame\n").stdout.strip())
-    assert RUN.invoke(policy_app, ["schema"]).stdout == text()
+    assert RUN.invoke(policy_app, ["schema"]).stdout == schema_text()
     with pytest.raises(OperatorError):
         RUN.invoke(policy_app, ["password"], input="\n", catch_exceptions=False)
 

@@ -9,8 +9,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.app import policy_app
-from dpproxy.cli import commands
+from dpproxy.cli import commands, policy_app
 from dpproxy.policy.load import load_file
 from dpproxy.policy.problems import PolicyError
 from dpproxy.table_terms import TableName

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.authoring.cases import read_cases
-from dpproxy.authoring.query_log import Asked, Question, of_cases, read_log
+from dpproxy.authoring.cases import Asked, Question, of_cases, read_cases, read_log
 from dpproxy.policy.problems import PolicyError
 
 

@@ -9,8 +9,7 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from dpproxy.authoring.sample_file import write_sample
-from dpproxy.authoring.workbench import open_workbench
+from dpproxy.authoring.workbench import open_workbench, write_sample
 from dpproxy.cli import commands
 from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size

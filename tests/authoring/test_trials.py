@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from dpproxy.authoring import trials
-from dpproxy.authoring.sample_file import write_sample
 from dpproxy.authoring.trials import Question, Variant, tried
-from dpproxy.authoring.workbench import open_workbench
+from dpproxy.authoring.workbench import open_workbench, write_sample
 from dpproxy.facade.sample import Size
 
 

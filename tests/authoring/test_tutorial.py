@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dpproxy.authoring import simulation
-from dpproxy.authoring.app import policy_app
 from dpproxy.authoring.trials import Trial
+from dpproxy.cli import policy_app
 from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import launched
 

@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from dpproxy.backends.base import BackendError
-from dpproxy.backends.duckdb_rows import PARSED_AT_ONCE, as_table
+from dpproxy.backends.duckdb_stages import PARSED_AT_ONCE, as_table
 
 LONG = " " * PARSED_AT_ONCE
 

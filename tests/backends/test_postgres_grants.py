@@ -11,9 +11,9 @@ import pytest
 from scratch_postgres import Scratch, scratch_server
 from typer.testing import CliRunner
 
-from dpproxy.authoring.app import policy_app
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.postgres import Postgres
+from dpproxy.cli import policy_app
 from dpproxy.errors import OperatorError
 from dpproxy.policy.grants import grants
 from dpproxy.policy.load import load_file

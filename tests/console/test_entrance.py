@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.console.entrance import IDLE, LONGEST, SESSIONS, WITHIN, WRONG, WRONG_OF_ALL, Entrance, TooManyGuesses
-from dpproxy.console.tokens import SHARED, digest
+from dpproxy.console.tokens import IDLE, LONGEST, SESSIONS, SHARED, WITHIN, WRONG, WRONG_OF_ALL, Entrance, TooManyGuesses, digest
 
 
 class World:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.console.forms import joined, parted, request_of
+from dpproxy.console.pages import joined, parted, request_of
 from dpproxy.operations.requests import GrantBudget, OperationError
 
 

@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from dpproxy.console.figures import BurnDown
-from dpproxy.console.pictures import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, burn_picture, error_picture
+from dpproxy.console.figures import HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axis, BurnDown, burn_picture, error_picture
 from tests.worlds.told_source import EVIL
 from tests.worlds.told_status import STATUS
 

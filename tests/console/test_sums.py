@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpproxy.console.figures import MOST, Reuse, refusals, reuse, shares
-from dpproxy.telemetry.statement_event import StatementEvent, Verdict
+from dpproxy.telemetry.tallies import StatementEvent, Verdict
 from tests.worlds.told_source import charge
 from tests.worlds.told_status import STATUS
 

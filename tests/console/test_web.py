@@ -7,9 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dpproxy.console.entrance import WRONG, Entrance
 from dpproxy.console.pages import LINKS
-from dpproxy.console.tokens import SHARED, digest
+from dpproxy.console.tokens import SHARED, WRONG, Entrance, digest
 from dpproxy.console.web import HERE, LARGEST, application
 from dpproxy.operations.requests import CancelSession, GrantBudget, PauseRole, Reload, ResumeRole
 from tests.worlds.told_source import EVIL, SAFE, ToldSource

@@ -9,8 +9,8 @@ import pytest
 from small_expressions import column, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.distinct_stages import sum_of_each, with_distinct
-from dpproxy.engines.group_names import GroupNames
+from dpproxy.engines.key_stages import sum_of_each, with_distinct
+from dpproxy.engines.unit_stages import GroupNames
 from dpproxy.tree.measured import (
     Contributions,
     DistinctCount,

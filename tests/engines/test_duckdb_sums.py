@@ -17,7 +17,7 @@ import pytest
 from scratch_postgres import scratch_server
 
 from dpproxy.engines import engine
-from dpproxy.engines.duckdb_sums import Quantum, quantum
+from dpproxy.engines.doubles import Quantum, quantum
 from dpproxy.sql.template import Dialect
 from dpproxy.tree.expr import Agg, Column, Ref, Win
 from dpproxy.tree.interval import Interval

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from small_expressions import between, call, column, lit, ref
 
-from dpproxy.engines.duckdb_types import INT64, INT128, narrowest, one_kind, representation
+from dpproxy.engines.duckdb_operations import INT64, INT128, narrowest, one_kind, representation
 
 
 @pytest.mark.parametrize(

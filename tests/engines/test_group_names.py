@@ -6,7 +6,7 @@ import duckdb
 from small_expressions import column, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.group_names import GroupNames
+from dpproxy.engines.unit_stages import GroupNames
 from dpproxy.tree.measured import Order
 
 NAMES = GroupNames.of(engine("duckdb"), [ref(column(1, "text")), ref(column(2, "interval"))])

@@ -6,8 +6,8 @@ import duckdb
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.held_columns import HeldColumns
 from dpproxy.engines.relations import Renderer
+from dpproxy.engines.row_texts import HeldColumns
 from dpproxy.tree.relation import Scan
 
 AMOUNT = column(1)

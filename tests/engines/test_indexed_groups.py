@@ -11,7 +11,7 @@ import pytest
 from small_expressions import column, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.indexed_groups import MOST_BYTES, cell
+from dpproxy.engines.key_stages import MOST_BYTES, cell
 from dpproxy.engines.measured import Source
 from dpproxy.sql.template import INDEXED
 from dpproxy.tree.expr import Call, Lit, Relation, ValuesDomain

@@ -10,10 +10,10 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.group_names import GroupNames
-from dpproxy.engines.key_codes import KeyCodes
+from dpproxy.engines.key_stages import KeyCodes
 from dpproxy.engines.relations import Renderer
 from dpproxy.engines.row_texts import RowTexts
+from dpproxy.engines.unit_stages import GroupNames
 from dpproxy.tree.expr import Expr
 from dpproxy.tree.measured import (
     Calendar,

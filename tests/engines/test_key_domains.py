@@ -10,7 +10,7 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.key_domains import declared_text, part_text
+from dpproxy.engines.key_stages import declared_text, part_text
 from dpproxy.engines.relations import Renderer
 from dpproxy.plan.properties.key_codings import MAX_CODES, coding
 from dpproxy.plan.properties.key_domains import Dense, dense_domain

@@ -9,7 +9,7 @@ import pytest
 from small_expressions import call, column, lit, ref
 
 from dpproxy.engines import engine
-from dpproxy.engines.text_cuts import LONG, null_beyond_limit
+from dpproxy.engines.postgres_operations import LONG, null_beyond_limit
 from dpproxy.sql.template import Dialect
 from dpproxy.tree.expr import Call, Cast, Expr, Hole
 

@@ -21,8 +21,8 @@ from dpproxy.ledger.ledger import Grant, LedgerCorrupt, LedgerError, Limits, cha
 from dpproxy.ledger.states import State, decoded, encoded
 from dpproxy.ledger.transaction import Transaction
 from dpproxy.privacy.accountant import Limit
-from dpproxy.records import files, record
-from dpproxy.records.files import SqliteReader
+from dpproxy.records import place, record
+from dpproxy.records.place import SqliteReader
 from dpproxy.records.postgres import PostgresReader
 from dpproxy.records.sqlite import SqliteLedger, SqliteStore
 
@@ -119,7 +119,7 @@ def test_tampering_is_detected_all_the_same(damage: str, tmp_path: Path, request
     db.close()
     with pytest.raises(LedgerCorrupt):
         SqliteLedger(path)
-    assert files.repair(path, at=NOON + dt.timedelta(days=50), reason="tampered") is not None
+    assert place.repair_file(path, at=NOON + dt.timedelta(days=50), reason="tampered") is not None
     SqliteLedger(path).close()
 
 

@@ -23,8 +23,8 @@ from dpproxy.ledger.ledger import BudgetExhausted, ChargeRequest, LedgerError, L
 from dpproxy.privacy.accountant import Limit
 from dpproxy.records import record
 from dpproxy.records.postgres import PostgresLedger, PostgresReader
-from dpproxy.reuse.payload import Sealer
 from dpproxy.reuse.store import AnswerStore
+from dpproxy.reuse.tables import Sealer
 from tests.reuse.test_store import asked, find, release
 from tests.worlds.waiting import SAFETY
 

@@ -23,7 +23,7 @@ from dpproxy.mechanisms.noise import Released
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import ZERO, Loss
 from dpproxy.records import record
-from dpproxy.records.files import SqliteReader
+from dpproxy.records.place import SqliteReader
 from dpproxy.records.postgres import PostgresLedger, PostgresReader
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.reuse.matching import Asked, StoredRelease, exposure

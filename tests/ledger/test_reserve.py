@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.ledger.ledger import DiskShort
-from dpproxy.records.files import SqliteReader
+from dpproxy.records.place import SqliteReader
 from dpproxy.records.record import verify
 from dpproxy.records.reserve import SIZE, Reserve
 from dpproxy.records.sqlite import SqliteLedger

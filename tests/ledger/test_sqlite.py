@@ -19,8 +19,8 @@ from dpproxy.amounts import MICRO
 from dpproxy.ledger.ledger import BudgetExhausted, Grant, LedgerCorrupt, LedgerError, Limits, charge
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import Loss
-from dpproxy.records import files, record
-from dpproxy.records.files import SqliteReader
+from dpproxy.records import place, record
+from dpproxy.records.place import SqliteReader
 from dpproxy.records.sqlite import SqliteLedger, connect
 
 from .conftest import LATER, NOON, WRITER, MakeRequest
@@ -105,7 +105,7 @@ def test_tampering_is_detected_and_repair_charges_more(written: Path, damage: st
 
 def _repaired_charges_more(path: Path, request_of: MakeRequest, at_least: int) -> None:
     """Every window is closed until granted, lifetimes keep what could be read, the tools find a whole record."""
-    if files.repair(path, at=LATER, reason="disk failure") is None:
+    if place.repair_file(path, at=LATER, reason="disk failure") is None:
         return
     ledger, limits = SqliteLedger(path), Limits(Limit(100 * MICRO, 0, "month"), Limit(100 * MICRO, 0, "year"))
     for role in ("r0", "new"):
@@ -124,7 +124,7 @@ def _repaired_charges_more(path: Path, request_of: MakeRequest, at_least: int) -
     assert standing.left_epsilon == 100 * MICRO
     ledger.close()
     assert record.verify(SqliteReader(path)).entries > at_least
-    assert files.repair(path, at=LATER, reason="again") is None
+    assert place.repair_file(path, at=LATER, reason="again") is None
     assert list(path.parent.glob("*.damaged-*"))
 
 
@@ -180,7 +180,7 @@ def test_repair_leaves_a_sealed_ledger_without_its_key_alone(path: Path, request
     ledger.close()
     before = record.verify(SqliteReader(path), key=b"k")
     with pytest.raises(LedgerError, match="key"):
-        files.repair(path, at=LATER, reason="no key")
+        place.repair_file(path, at=LATER, reason="no key")
     assert record.verify(SqliteReader(path), key=b"k") == before
 
 
@@ -226,13 +226,13 @@ def test_a_backup_while_running_is_whole_but_needs_repair(path: Path, request_of
     ledger = SqliteLedger(path)
     charge(ledger, request_of())
     copy = tmp_path / "copy.sqlite"
-    files.backup(path, copy)
+    place.backup(path, copy)
     charge(ledger, request_of())
     assert record.verify(SqliteReader(copy)).entries == 2
     with pytest.raises(LedgerCorrupt, match="older copy"):
         SqliteLedger(copy)
     with pytest.raises(LedgerError, match="exists"):
-        files.backup(path, copy)
+        place.backup(path, copy)
     ledger.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.groups import int64
+from dpproxy.mechanisms.key_rounds import int64
 from dpproxy.mechanisms.noise import MechanismError
 
 

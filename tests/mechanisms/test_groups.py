@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from dpproxy.mechanisms.groups import positions
+from dpproxy.mechanisms.key_rounds import positions
 from dpproxy.mechanisms.noise import MechanismError
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dpproxy.mechanisms import exponential, quantiles, thinning
+from dpproxy.mechanisms import exponential, quantiles
 from dpproxy.mechanisms.noise import Int64
 from dpproxy.privacy.selection_ranks import extreme_rank
 
@@ -43,9 +43,9 @@ def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, offset
     if shape == "one value":
         count = np.array([100, 20_000, 300])
     epsilon, per_unit = Fraction(40), 2
-    near = thinning.windows(int(count.sum()), SIZE, [fraction], per_unit, epsilon, offset)
+    near = quantiles.windows(int(count.sum()), SIZE, [fraction], per_unit, epsilon, offset)
     order = rng.permutation(point.size)
-    fewer, counts = thinning.merged(point[order], count[order], SIZE, near)
+    fewer, counts = quantiles.merged(point[order], count[order], SIZE, near)
     assert counts.sum() == count.sum()
     before, eta = gaps(point, count, fraction, epsilon, per_unit, offset)
     after, _ = gaps(fewer, counts, fraction, epsilon, per_unit, offset)
@@ -57,7 +57,7 @@ def test_points_that_can_be_chosen_keep_their_chances(fraction: Fraction, offset
 
 
 def test_a_window_too_narrow_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(thinning, "NEVER", 40)
+    monkeypatch.setattr(quantiles, "NEVER", 40)
     with pytest.raises(AssertionError):
         test_points_that_can_be_chosen_keep_their_chances(Fraction(1, 2), 0, "even")
 
@@ -67,8 +67,8 @@ def test_several_quantiles_stay_in_their_windows() -> None:
     rng, fractions = np.random.default_rng(1), [Fraction(i, 8) for i in range(1, 8)]
     point = np.unique(rng.integers(0, SIZE, 100_000))
     count = np.ones_like(point)
-    near = thinning.windows(point.size, SIZE, fractions, 1, Fraction(20))
-    fewer, counts = thinning.merged(point, count, SIZE, near)
+    near = quantiles.windows(point.size, SIZE, fractions, 1, Fraction(20))
+    fewer, counts = quantiles.merged(point, count, SIZE, near)
     assert fewer.size < point.size / 3
     kept = set(fewer.tolist())
     data = exponential.counts(np.zeros_like(fewer), fewer, counts, 1)
@@ -83,16 +83,16 @@ def test_several_quantiles_stay_in_their_windows() -> None:
 
 def test_only_large_groups_are_touched() -> None:
     rng = np.random.default_rng(2)
-    large = np.unique(rng.integers(0, 10**9, thinning.LARGE * 3))
+    large = np.unique(rng.integers(0, 10**9, quantiles.LARGE * 3))
     group = np.r_[np.full(large.size, 1), [0, 0, 2]].astype(np.int64)
     point = np.r_[large, [5, 7, 9]].astype(np.int64)
     count = np.ones_like(point)
-    found = thinning.thinned((group, point, count), 3, 10**9, [Fraction(1, 2)], 1, Fraction(1))
+    found = quantiles.thinned((group, point, count), 3, 10**9, [Fraction(1, 2)], 1, Fraction(1))
     assert sorted(zip(*(c[found[0] != 1].tolist() for c in found), strict=True)) == [(0, 5, 1), (0, 7, 1), (2, 9, 1)]
     assert 0 < (found[0] == 1).sum() < 10_000
     assert found[2].sum() == count.sum()
     small = (group[-3:], point[-3:], count[-3:])
-    assert thinning.thinned(small, 3, 10**9, [Fraction(1, 2)], 1, Fraction(1)) is small
+    assert quantiles.thinned(small, 3, 10**9, [Fraction(1, 2)], 1, Fraction(1)) is small
 
 
 @pytest.mark.slow
@@ -102,6 +102,6 @@ def test_three_million_values_take_about_as_long_as_sorting_them() -> None:
     began = time.process_time()
     np.sort(point)
     sorting, began = time.process_time() - began, time.process_time()
-    found = thinning.thinned(rows, 1, 10**9, [Fraction(1, 2)], 10, Fraction(1, 10))
+    found = quantiles.thinned(rows, 1, 10**9, [Fraction(1, 2)], 10, Fraction(1, 10))
     assert time.process_time() - began < 20 * sorting
     assert found[0].size < 10**6

@@ -11,8 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.operations.client import address, answers, ask, ask_any, serves, socket_name, sockets
-from dpproxy.operations.requests import Drain, OperationError, Report
+from dpproxy.operations.requests import (
+    Drain,
+    OperationError,
+    Report,
+    address,
+    answers,
+    ask,
+    ask_any,
+    serves,
+    socket_name,
+    sockets,
+)
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from dpproxy.policy import people_keys, policy_keys, table_keys
 from dpproxy.policy.key_types import COUNT, Part, PolicyKey, Shape
 from dpproxy.policy.people_keys import ROLE
 from dpproxy.policy.policy_keys import INCLUDED, PARTS, POLICY
+from dpproxy.policy.reference import json_schema, schema_text
 from dpproxy.policy.reference import text as page
-from dpproxy.policy.schema import json_schema
-from dpproxy.policy.schema import text as schema_text
 
 from .good import GOOD, problems
 

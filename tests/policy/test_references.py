@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.policy.includes import MAX_SECRET_BYTES, Secrets
 from dpproxy.policy.reader import Reader
-from dpproxy.policy.references import MAX_SECRET_BYTES, Secrets
 from dpproxy.policy.tree import Mapping, parse
 
 

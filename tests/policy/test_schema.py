@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dpproxy.policy import scalars, schema
+from dpproxy.policy import reference, scalars
 from dpproxy.policy.tree import Mapping, Node, Scalar, parse
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA = schema.json_schema()
+SCHEMA = reference.json_schema()
 
 
 def as_json(node: Node) -> Any:

@@ -7,8 +7,7 @@ from fractions import Fraction
 from hypothesis import strategies as st
 
 from dpproxy.amounts import MICRO
-from dpproxy.privacy.accountant import BALANCED, ONLY_THRESHOLDS, Limit, Shares, admits
-from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.accountant import BALANCED, ONLY_THRESHOLDS, Limit, Shares, admits, tuned
 from dpproxy.privacy.loss import ZERO, Loss
 
 TYPICAL = Limit(10 * MICRO, 10**12)  # (10, 1e-6)

@@ -24,8 +24,7 @@ from scipy.stats import binom
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.ledger.ledger import BudgetExhausted, charge
-from dpproxy.privacy.accountant import Filter, Limit, Shares, filter_of
-from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.accountant import Filter, Limit, Shares, filter_of, tuned
 from dpproxy.privacy.loss import ORDERS, RESERVES, UNREACHABLE, ZERO, Loss, hockey_stick
 from dpproxy.records.sqlite import SqliteLedger
 from tests.ledger.conftest import WIDE, make_request

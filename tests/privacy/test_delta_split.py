@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.privacy.accountant import Limit, filter_of
-from dpproxy.privacy.delta_split import tuned
+from dpproxy.privacy.accountant import Limit, filter_of, tuned
 from dpproxy.privacy.loss import Loss
 from tests.privacy.spending import TYPICAL, admitted, queries
 

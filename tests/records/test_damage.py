@@ -16,7 +16,7 @@ import pytest
 from dpproxy.cli import app
 from dpproxy.ledger.entries import encode
 from dpproxy.ledger.ledger import Charge, LedgerCorrupt, LedgerError, charge
-from dpproxy.records.files import SqliteReader, repair
+from dpproxy.records.place import SqliteReader, repair_file
 from dpproxy.records.record import current, export, recent, show, verify, verify_export
 from dpproxy.records.sqlite import SqliteLedger
 from tests.ledger.conftest import NOON, make_request
@@ -85,7 +85,7 @@ def loose(path: Path, change: str, *values: object) -> None:
 
 def repaired(path: Path) -> int:
     """How many charges a repaired record has."""
-    assert repair(path, at=NOON, reason="damage") is not None
+    assert repair_file(path, at=NOON, reason="damage") is not None
     assert verify(SqliteReader(path)).entries
     return sum(isinstance(entry, Charge) for _, entry in show(SqliteReader(path)))
 
@@ -105,7 +105,7 @@ def test_a_column_that_holds_anything(path: Path, table: str, column: str, value
     assert told(path) == (CHARGES + 1 if same else None)
     if column == "seal" and isinstance(VALUES[value], bytes):
         with pytest.raises(LedgerError, match="configure the key"):
-            repair(path, at=NOON, reason="damage")
+            repair_file(path, at=NOON, reason="damage")
     elif not same:
         assert repaired(path) >= CHARGES - (column == "body")
 
@@ -153,7 +153,7 @@ def test_bytes_that_are_others(path: Path, of: str, whole: Path) -> None:
         assert found in (None, CHARGES + 1), seed
         seen["told" if found is None else "right"] += 1
         with contextlib.suppress(LedgerError):
-            repair(path, at=NOON, reason="damage")
+            repair_file(path, at=NOON, reason="damage")
     assert seen["told" if of == "ledger.sqlite" else "right"] > 50, seen
 
 

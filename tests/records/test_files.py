@@ -11,7 +11,7 @@ import pytest
 from dpproxy.amounts import MICRO
 from dpproxy.ledger.ledger import LedgerError, charge
 from dpproxy.privacy.accountant import Limit
-from dpproxy.records.files import SqliteReader, backup, repair
+from dpproxy.records.place import SqliteReader, backup, repair_file
 from dpproxy.records.record import current, show, verify
 from dpproxy.records.sqlite import SqliteLedger
 from tests.ledger.conftest import NOON, make_request
@@ -43,7 +43,7 @@ def test_no_file_no_record(tmp_path: Path) -> None:
         pass
     assert reader.recent(5) == []
     with pytest.raises(LedgerError, match="there is no ledger"):
-        repair(tmp_path / "none", at=NOON, reason="")
+        repair_file(tmp_path / "none", at=NOON, reason="")
 
 
 def test_a_copy_is_the_record(path: Path, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_copy_is_the_record(path: Path, tmp_path: Path) -> None:
 
 def test_what_is_whole_is_left_alone(path: Path) -> None:
     before = verify(SqliteReader(path))
-    assert repair(path, at=NOON, reason="none") is None
+    assert repair_file(path, at=NOON, reason="none") is None
     assert verify(SqliteReader(path)) == before
     assert not list(path.parent.glob("*.damaged-*"))
 
@@ -68,21 +68,21 @@ def test_repair_charges_more_and_keeps_the_damaged_files(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("UPDATE entries SET body = replace(body, 'ada', 'eve') WHERE sequence = 3")
         db.commit()
-    found = repair(path, at=NOON, reason="disk")
+    found = repair_file(path, at=NOON, reason="disk")
     assert found is not None
     reader = SqliteReader(path)
     assert sum(1 for _, entry in show(reader) if type(entry).__name__ == "Charge") == 3
     assert current(reader).standing(("shop", "role", "analyst"), Limit(100 * MICRO), NOON).left_epsilon == 0
     assert list(path.parent.glob(f"{path.name}.damaged-*"))
-    assert repair(path, at=NOON, reason="again") is None
+    assert repair_file(path, at=NOON, reason="again") is None
 
 
 def test_a_missing_entry_is_damage_and_a_ledger_in_use_is_not_repaired(path: Path) -> None:
     with closing(sqlite3.connect(path)) as db:
         db.execute("DELETE FROM entries WHERE sequence = 2")
         db.commit()
-    assert repair(path, at=NOON, reason="lost") is not None
+    assert repair_file(path, at=NOON, reason="lost") is not None
     ledger = SqliteLedger(path)
     with pytest.raises(LedgerError):
-        repair(path, at=NOON, reason="lost")
+        repair_file(path, at=NOON, reason="lost")
     ledger.close()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpproxy.reuse.file_tables import FileTables, NoRegularFile
-from dpproxy.reuse.payload import SealError
-from dpproxy.reuse.tables import FORMAT
+from dpproxy.reuse.tables import FORMAT, SealError
 from tests.worlds.waiting import SAFETY
 
 

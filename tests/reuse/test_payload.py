@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpproxy.mechanisms.noise import Released
-from dpproxy.reuse.payload import pack, unpack
+from dpproxy.reuse.tables import pack, unpack
 from tests.reuse.test_store import released, same
 
 

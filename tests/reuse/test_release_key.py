@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from dpproxy.reuse.payload import ReleaseKey
+from dpproxy.reuse.tables import ReleaseKey
 
 KEY = ReleaseKey(1, "exact", "base", "shop", "2024-05-15")
 

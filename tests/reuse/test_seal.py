@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from dpproxy.reuse.payload import NONCE, Sealer, SealError
+from dpproxy.reuse.tables import NONCE, Sealer, SealError
 
 pytest.importorskip("cryptography")
 KEY, NAME = b"a secret of the operator", "shop/1"

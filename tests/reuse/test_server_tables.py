@@ -14,10 +14,9 @@ from scratch_postgres import Scratch
 
 from dpproxy.errors import Refusal
 from dpproxy.reuse import server_tables
-from dpproxy.reuse.payload import Sealer, SealError
 from dpproxy.reuse.server_tables import ServerTables
 from dpproxy.reuse.store import AnswerStore
-from dpproxy.reuse.tables import TablesAway
+from dpproxy.reuse.tables import Sealer, SealError, TablesAway
 from tests.reuse.test_store import NOON, asked, find, release, released, same
 from tests.worlds.waiting import SAFETY
 

@@ -18,8 +18,8 @@ from dpproxy.derived_keys import derived
 from dpproxy.mechanisms.noise import Released
 from dpproxy.privacy.loss import Loss
 from dpproxy.reuse.matching import Asked, Groups, Origin, Repeat, StoredRelease
-from dpproxy.reuse.payload import ReleaseKey, Sealer, SealError
 from dpproxy.reuse.store import _COLUMNS, AnswerStore, Found
+from dpproxy.reuse.tables import ReleaseKey, Sealer, SealError
 
 NOON = dt.datetime(2024, 5, 15, 12, tzinfo=dt.UTC)
 SCALES = (Fraction(10), Fraction(1, 3))

@@ -27,7 +27,7 @@ from dpproxy.policy.load import load_text
 from dpproxy.policy.model import PostgresBackend, SparkBackend
 from dpproxy.policy.people import make_verifier
 from dpproxy.serve import serve_command
-from dpproxy.serve.options import Options
+from dpproxy.serve.runtime import Options
 from tests.worlds.demo_shop import PASSWORD, small_shop
 from tests.worlds.terminal import Terminal, commands_of
 

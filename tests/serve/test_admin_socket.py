@@ -14,8 +14,7 @@ import pytest
 import pytest_asyncio
 
 from dpproxy.operations.audit import account
-from dpproxy.operations.client import address, answers, ask
-from dpproxy.operations.requests import Drain, OperationError, Recent, Reload, Report, Request
+from dpproxy.operations.requests import Drain, OperationError, Recent, Reload, Report, Request, address, answers, ask
 from dpproxy.serve.operator import AdminSocket
 
 heard: list[tuple[Request, str, bool]] = []

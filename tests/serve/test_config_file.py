@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dpproxy.cli import commands
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve import serve_command
-from dpproxy.serve.options import Options, ServingError
+from dpproxy.serve.runtime import Options, ServingError
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 

@@ -13,7 +13,7 @@ import pytest
 from dpproxy.console.http_door import OF_ONE
 from dpproxy.console.tokens import FILE
 from dpproxy.serve.console_server import ConsoleServer, console_tls
-from dpproxy.serve.options import ServingError
+from dpproxy.serve.runtime import ServingError
 from dpproxy.server.tls import TlsFiles
 from tests.worlds.certificates import certificate
 from tests.worlds.told_source import ToldSource

@@ -23,7 +23,7 @@ from dpproxy.reuse.lookup import Reuse, epoch_name
 from dpproxy.reuse.matching import Origin
 from dpproxy.reuse.store import AnswerStore
 from dpproxy.serve.console_source import ProxySource
-from dpproxy.telemetry.statement_event import StatementEvent
+from dpproxy.telemetry.tallies import StatementEvent
 from tests.reuse.test_store import release
 from tests.serve.test_operator import Process, process
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset

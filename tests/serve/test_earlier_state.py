@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from dpproxy.cli import commands
 from dpproxy.ledger.entries import SCHEMA
-from dpproxy.records.files import SqliteReader
+from dpproxy.records.place import SqliteReader
 from dpproxy.records.record import show, verify
 from dpproxy.serve.launch import launched
 

@@ -18,7 +18,7 @@ from scratch_postgres import Scratch, scratch_server
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
-from dpproxy.acceleration import copy_process, extract_making
+from dpproxy.acceleration import copy_making, extract_making
 from dpproxy.acceleration.copy_making import Told
 from dpproxy.acceleration.extract_tables import Extract
 from dpproxy.authoring.checking import Depth, findings
@@ -88,11 +88,11 @@ def town(server: Scratch) -> Scratch:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Copies are made in a thread: a process of its own takes most of its time to begin."""
 
-    async def made(job: copy_process.Work, told: Told, background: bool) -> None:
+    async def made(job: copy_making.Work, told: Told, background: bool) -> None:
         job.folder.ready()
         await asyncio.to_thread(job.make, told)
 
-    monkeypatch.setattr(copy_process, "made", made)
+    monkeypatch.setattr(copy_making, "made", made)
 
 
 def run(server: Scratch, *statements: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from dpproxy.operations.status import Status
 from dpproxy.serve.console_server import open_health
-from dpproxy.serve.options import ServingError
+from dpproxy.serve.runtime import ServingError
 from tests.worlds.told_status import STATUS
 
 

@@ -35,8 +35,7 @@ from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve import operator
 from dpproxy.serve.operator import AdminSocket, Operator
 from dpproxy.serve.self_report import accounts
-from dpproxy.telemetry.statement_event import StatementEvent
-from dpproxy.telemetry.tallies import Tallies
+from dpproxy.telemetry.tallies import StatementEvent, Tallies
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 from tests.worlds.told_status import STATUS
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.serve.options import Options, ServingError, listening
+from dpproxy.serve.runtime import Options, ServingError, listening
 
 
 def test_a_token_is_not_shown() -> None:

@@ -20,8 +20,7 @@ import psycopg
 import pytest
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.operations.client import ask, sockets
-from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Reload, Report, ResumeRole
+from dpproxy.operations.requests import CancelSession, Drain, PauseRole, Reload, Report, ResumeRole, ask, sockets
 from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import LaunchError, Proxy, launched
 from dpproxy.server.server import NUMBER_BITS

@@ -14,8 +14,8 @@ import pytest_asyncio
 from dpproxy.answers.dataset import Asker
 from dpproxy.operations.requests import OperationError
 from dpproxy.serve import proxy as proxies
-from dpproxy.serve.options import Options, ServingError
 from dpproxy.serve.proxy import Running, said
+from dpproxy.serve.runtime import Options, ServingError
 from dpproxy.session.client import ClientSession
 from tests.worlds.read_policies import RULES, Session, World, read_policies
 from tests.worlds.waiting import until

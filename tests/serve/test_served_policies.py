@@ -13,7 +13,7 @@ import pytest_asyncio
 from dpproxy.answers.dataset import Asker
 from dpproxy.backends.base import BackendError
 from dpproxy.policy.problems import PolicyError, Problem
-from dpproxy.serve.options import ServingError
+from dpproxy.serve.runtime import ServingError
 from dpproxy.serve.served_policies import same_but_users
 from dpproxy.session.client import ClientSession
 from tests.worlds.read_policies import MORE, RULES, Engine, Session, World, read_policies

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.serve.service_manager import VARIABLE, notify
+from dpproxy.serve.runtime import VARIABLE, notify
 
 
 @pytest.mark.parametrize("abstract", [False, True])

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from dpproxy import errors
 from dpproxy.telemetry.events import EVENTS
-from dpproxy.telemetry.statement_event import StatementEvent, class_of, log, milliseconds
+from dpproxy.telemetry.tallies import StatementEvent, class_of, log, milliseconds
 
 ANSWERED = StatementEvent(
     0.0, "shop", "analyst", "ada", 7, "hash", "select", "answered", "digest", 500_000, 10**12, 0, 2, 1, 9, 30

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dpproxy.telemetry.statement_event import StatementEvent
-from dpproxy.telemetry.tallies import BUCKETS, RECENT, Tallies
+from dpproxy.telemetry.tallies import BUCKETS, RECENT, StatementEvent, Tallies
 
 EVENT = StatementEvent(0.0, "shop", "analyst", "ada", 7, "hash", "select", "answered", "digest", epsilon=500_000, milliseconds=30)
 REFUSED = replace(EVENT, verdict="refused", epsilon=0, code="53400", reason_class="budget", milliseconds=70_000)

@@ -19,8 +19,8 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy, User
 from dpproxy.policy.problems import Problem
 from dpproxy.serve import proxy, served_policies
-from dpproxy.serve.options import Options
 from dpproxy.serve.proxy import Running
+from dpproxy.serve.runtime import Options
 from dpproxy.session.client import ClientSession
 from dpproxy.session.greeting import NOWHERE, Origin
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset

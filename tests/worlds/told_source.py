@@ -12,7 +12,7 @@ from dpproxy.ledger.ledger import Charge
 from dpproxy.operations.requests import OperationError, Request
 from dpproxy.operations.status import Status
 from dpproxy.privacy.loss import Loss
-from dpproxy.telemetry.statement_event import StatementEvent
+from dpproxy.telemetry.tallies import StatementEvent
 from tests.worlds.told_status import STATUS
 
 EVIL = "<script>alert('x')</script>"

@@ -6,8 +6,7 @@ from typing import Final
 
 from dpproxy.operations.pauses import Pause
 from dpproxy.operations.status import AccountStatus, Check, DatasetStatus, SessionStatus, Status
-from dpproxy.telemetry.statement_event import StatementEvent
-from dpproxy.telemetry.tallies import Tallies
+from dpproxy.telemetry.tallies import StatementEvent, Tallies
 
 
 def _counted() -> Tallies:

@@ -61,7 +61,7 @@ def substring(args: Sequence[Expr]) -> Expr:
         (compare("<", early, _ZERO), _ZERO),
         (compare("<", start, _ONE), early),
     )
-    # abs() changes nothing where the conditions hold: they are also tried in combinations that no row has (`engines.key_domains`)
+    # abs() changes nothing where the conditions hold: they are also tried in combinations that no row has (`engines.key_stages`)
     return Call("text", "substring", (value, first, Call("int4", "abs", (Case("int4", whens, None),))))
 
 

@@ -22,8 +22,8 @@ derived table for the expressions in it. A frame of a window that begins anew fo
 
 Rows that the facade hands over, and whose number is not known beforehand, are at most `row_costs.UNKNOWN`, which their query sees
 to. A text is as long as its form tells; a column's without a declared length counts as `text_growth.USUAL`, since what the data
-hold they hold with or without the statement; where longer texts are made of columns, these are cut (`engines.text_cuts`), and
-count as the cut. The longest cut that keeps within the limits is taken.
+hold they hold with or without the statement. Where longer texts are made of columns, these are cut
+(`engines.postgres_operations`), and count as the cut. The longest cut that keeps within the limits is taken.
 
 Texts that are built of a row are kept in memory where rows are grouped by them or told apart: as many as a person has rows, which
 nothing in SQL bounds. They are taken to be 10,000 in a table, or 100,000 pairs: then `TEXTS` bytes of a row are 100 MB of a

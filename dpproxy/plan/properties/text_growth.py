@@ -1,8 +1,9 @@
 """How long texts get: of each expression the longest value, and what is made on the way to it.
 
-Knows: expressions, lengths in characters. Must not know: relations, engines' spelling. `engines.text_cuts` cuts where this says
-it cuts: a column, or anything else whose length its form does not tell, to `cut` characters where it is put together,
-replaced in or repeated. Every text that a function, CASE or coalesce makes counts, since engines may hold them all at once.
+Knows: expressions, lengths in characters. Must not know: relations, engines' spelling. Engines cut where this says it cuts
+(`engines.postgres_operations`): a column, or anything else whose length its form does not tell, to `cut` characters where it is
+put together, replaced in or repeated. Every text that a function, CASE or coalesce makes counts, since engines may hold them all
+at once.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class _Sizes:
         return sum(map(self.length, args)) + USUAL
 
     def _part(self, expr: Expr) -> int:
-        """Of an argument of a growing operation, as `engines.text_cuts` writes it."""
+        """Of an argument of a growing operation, as `engines.postgres_operations` writes it."""
         if isinstance(expr, Call) and _is_first_of(expr):
             return max(map(self._part, expr.args))
         return min(self._cut, _sure(expr)) if leaf(expr) else self.length(expr)

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 
 from dpproxy.engines import engine
-from dpproxy.engines.duckdb_types import TYPES
+from dpproxy.engines.duckdb_operations import TYPES
 from dpproxy.errors import Refusal
 from dpproxy.kernel import kinds
 from dpproxy.kernel.allowed import CONSTANT, OPERATIONS
