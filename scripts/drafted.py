@@ -17,7 +17,7 @@ from typing import Any
 
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
 from dpproxy.authoring.init_command import describe
-from dpproxy.authoring.schema_facts import Link, own_key
+from dpproxy.authoring.unit_links import Link, own_key
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.people import make_verifier
 from dpproxy.table_terms import TableName

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from dpproxy.authoring.evidence import called_after_people, evidence
-from dpproxy.authoring.schema_facts import Facts, Link, Place, bare, called_like, links, named_key, own_key
+from dpproxy.authoring.schema_facts import Facts, Place
+from dpproxy.authoring.unit_links import Link, bare, called_like, links, named_key, own_key
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from dpproxy.authoring.schema_facts import bare, called_like, own_key
+from dpproxy.authoring.unit_links import bare, called_like, own_key
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source

@@ -181,6 +181,11 @@ def _table(where: str, old: TablePolicy | None, new: TablePolicy | None) -> Iter
         yield Change(
             Direction.MORE, f"{where}.unit", "rows belong to their unit by another column or path: check that it is right"
         )
+    if old.joined != new.joined:
+        yield Change(Direction.MORE, f"{where}.unit", "rows belong to their unit by other columns: check that they are right")
+    if old.unprotected != new.unprotected:
+        named = ", ".join(f"`{column}`" for column in new.unprotected) or "none"
+        yield Change(Direction.OTHER, f"{where}.unprotected", f"columns that name units which a row does not protect: {named}")
     if old.one != new.one:
         yield Change(Direction.NOISE, f"{where}.unique", "holds one row a unit" if new.one else "may hold several rows a unit")
     if old.keys != new.keys:

@@ -25,7 +25,8 @@ from dpproxy import postgres_connections
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
 from dpproxy.authoring.evidence import evidence
 from dpproxy.authoring.paid_session import Draft, measurements
-from dpproxy.authoring.schema_facts import DUCKDB, POSTGRES, Facts, Place, links, read_facts
+from dpproxy.authoring.schema_facts import DUCKDB, POSTGRES, Facts, Place, read_facts
+from dpproxy.authoring.unit_links import links
 from dpproxy.authoring.yaml_text import scalar
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.backends.duckdb import DuckDB

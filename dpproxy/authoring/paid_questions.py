@@ -18,7 +18,8 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from dpproxy.authoring.draft import Cell, Column, Decisions, Open, led, one_row, open_columns
-from dpproxy.authoring.schema_facts import Facts, Link, Place
+from dpproxy.authoring.schema_facts import Facts, Place
+from dpproxy.authoring.unit_links import Link
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import family
 from dpproxy.policy.names import plural, quote_name

@@ -10,7 +10,8 @@ import pytest
 from dpproxy.amounts import ATTO
 from dpproxy.authoring.draft import Decisions, Frame, candidates, draft, unit_name
 from dpproxy.authoring.exact_counts import FAR
-from dpproxy.authoring.schema_facts import Facts, Link
+from dpproxy.authoring.schema_facts import Facts
+from dpproxy.authoring.unit_links import Link
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.load import read_text

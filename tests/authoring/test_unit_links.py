@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.authoring.schema_facts import Link, bare, called_like, links, own_key
+from dpproxy.authoring.unit_links import Link, bare, called_like, links, own_key
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.names import singular
 from dpproxy.table_terms import TableName
