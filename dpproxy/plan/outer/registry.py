@@ -35,6 +35,10 @@ from dpproxy.tree.spelling import Speller
 
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 
+Keys = Sequence[tuple[str, Expr]]
+Specs = Sequence[BasisSpec]
+Selections = Sequence[SelectionSpec]
+
 
 @dataclass
 class Registry:
@@ -102,11 +106,29 @@ class Registry:
         node.replace(source)
 
     def compile(self, request: MeasurementRequest, rows: Rows, members: tuple[int, ...]) -> Compiled:
-        context = self.context
-        chosen = [request.keys[i] for i in members]
-        fanout.check_repetitions(rows, [key for _, key in chosen])
-        rows, keys, specs, selections = normal_form.normal(rows, chosen, request.specs, request.selections)
-        compiler = Compiler(rows, context, self.speller_for(rows, keys, specs, selections))
+        """Compile what is asked for by some of the keys."""
+        return self.compile_sets(request, rows, [members])[0]
+
+    def compile_sets(self, request: MeasurementRequest, rows: Rows, sets: Sequence[tuple[int, ...]]) -> list[Compiled]:
+        """Compile what is asked for by each of several sets of keys, over rows that are spelled once."""
+        used = sorted({i for members in sets for i in members})
+        keys = [request.keys[i] for i in used]
+        for members in sets:
+            fanout.check_repetitions(rows, [request.keys[i][1] for i in members])
+        rows, keys, specs, selections = normal_form.normal(rows, keys, request.specs, request.selections)
+        compilers: dict[Speller, Compiler] = {}
+        found = []
+        for members in sets:
+            chosen = [keys[used.index(i)] for i in members]
+            speller = self.speller_for(rows, chosen, specs, selections)
+            compiler = compilers.setdefault(speller, Compiler(rows, self.context, speller))
+            found.append(self._compiled(compiler, request, chosen, specs, selections))
+        return found
+
+    def _compiled(
+        self, compiler: Compiler, request: MeasurementRequest, keys: Keys, specs: Specs, selections: Selections
+    ) -> Compiled:
+        context, rows = self.context, compiler.rows
         compiled = compiler.compiled(keys, specs, selections, request.top)
         beyond = bound_cuts.tests(compiled) if context.role.query.measure_bounds else ()
         cut = compiler.cut(keys, beyond) if beyond else None

@@ -36,7 +36,7 @@ ADJUSTED = "each grouping set is measured by itself, then all are adjusted to ad
 
 def released_source(registry: Registry, measured: SelectRewriter, rows: Rows) -> exp.Expr:
     """Write the released arrays as a source: one measurement, or one for each grouping set, or the finest added up."""
-    compiled = [registry.compile(measured.request, rows, members) for members in measured.request.sets]
+    compiled = registry.compile_sets(measured.request, rows, measured.request.sets)
     if len(compiled) == 1 and _others(registry, measured, compiled[0]):
         return _with_other(registry, measured, rows, compiled[0])
     if len(compiled) == 1:
