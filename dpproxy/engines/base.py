@@ -373,7 +373,7 @@ class Engine(ABC):
 
     @abstractmethod
     def series(self, lo: int, hi: int, kind: str) -> str:
-        """Spell a FROM item with one column `v` of the whole numbers, days or hours from lo to hi."""
+        """Spell a FROM item with one column `v` of the whole numbers, hours, days, or first days of months from lo to hi."""
 
     def coded(self, text: str, values: Coding) -> str | None:
         """Spell a key as a column that costs less to group by than its `text`, so that `declared` tells its `values` from others;

@@ -270,6 +270,8 @@ class DuckDB(DuckDBOperations):
             return f"(SELECT n AS v FROM {numbers})"
         if kind == "day":
             return f"(SELECT DATE '1970-01-01' + CAST(n AS INTEGER) AS v FROM {numbers})"
+        if kind == "month":
+            return f"(SELECT CAST(DATE '1970-01-01' + to_months(CAST(n AS INTEGER)) AS DATE) AS v FROM {numbers})"
         return f"(SELECT TIMESTAMP '1970-01-01' + to_hours(n) AS v FROM {numbers})"
 
     def column(self, column: Column, text: str) -> str:

@@ -105,7 +105,7 @@ def _values_text(column: Column, domain: Domain, renderer: Renderer) -> str:
     assert isinstance(domain, SeriesDomain)
     null = f" UNION ALL SELECT {engine.literal(column.type, None)}" if domain.nulls else ""
     series = engine.series(domain.lo, domain.hi, domain.kind)
-    text = "v" if domain.kind != "day" or column.type == "date" else "CAST(v AS TIMESTAMP)"
+    text = "v" if domain.kind not in ("day", "month") or column.type == "date" else "CAST(v AS TIMESTAMP)"
     return f"SELECT {text} AS v FROM {series} AS series{null}"
 
 

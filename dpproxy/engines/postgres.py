@@ -276,6 +276,8 @@ class Postgres(PostgresOperations):
             return f"(SELECT n AS v FROM {numbers})"
         if kind == "day":
             return f"(SELECT '1970-01-01'::date + n::int AS v FROM {numbers})"
+        if kind == "month":
+            return f"(SELECT ('1970-01-01'::date + n * '1 month'::interval)::date AS v FROM {numbers})"
         return f"(SELECT '1970-01-01'::timestamp + n * '1 hour'::interval AS v FROM {numbers})"
 
 

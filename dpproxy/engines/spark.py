@@ -282,6 +282,8 @@ class Spark(SparkOperations):
             return f"(SELECT id AS v FROM {numbered})"
         if kind == "day":
             return f"(SELECT date_add(DATE'1970-01-01', CAST(id AS INT)) AS v FROM {numbered})"
+        if kind == "month":
+            return f"(SELECT add_months(DATE'1970-01-01', CAST(id AS INT)) AS v FROM {numbered})"
         return f"(SELECT {times.of_micros('id * 3600000000L')} AS v FROM {numbered})"
 
 

@@ -32,11 +32,11 @@ class ValuesDomain:
 
 @dataclass(frozen=True)
 class SeriesDomain:
-    """The values are whole numbers lo..hi, or days of a date range, or hours of one (`step` in the unit: 1, 'day', 'hour')."""
+    """The values are whole numbers lo..hi, or days of a date range, or the hours or months that stand for these."""
 
-    lo: int  # days or hours since 1970 for the time kinds
+    lo: int  # hours, days or months since 1970 for the time kinds
     hi: int
-    kind: str  # int | day | hour
+    kind: str  # int | hour | day | month
     nulls: bool = False
 
     @property

@@ -10,7 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 from dpproxy.table_terms import TableName
-from dpproxy.tree.expr import Call, Column, Expr, InQuery, Ref, Relation, Scalar, has_subquery
+from dpproxy.tree.expr import (
+    Call,
+    Column,
+    Exists,
+    Expr,
+    InQuery,
+    Ref,
+    Relation,
+    Scalar,
+    TableDomain,
+    has_subquery,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -95,14 +107,6 @@ class Union(Relation):
     op: str = "union all"
 
 
-def is_public_list(condition: Expr) -> bool:
-    """Tell whether a condition is `x IN (rows)` whose rows are public by themselves: released or public ones that the facade
-    hands over, constants, public tables. Declared groups may be tried on it."""
-    if not isinstance(condition, InQuery) or condition.negated or condition.own:
-        return False
-    return _public_alone(condition.relation) and not any(map(has_subquery, condition.columns))
-
-
 def _public_alone(node: Relation) -> bool:
     match node:
         case Staged() | Values() | Public():
@@ -113,8 +117,22 @@ def _public_alone(node: Relation) -> bool:
             return _public_alone(child) and not has_subquery(condition)
         case Distinct(child=child):
             return _public_alone(child)
+        case Scan(columns=columns):
+            return all(isinstance(c.domain, TableDomain) for c in columns)
+        case Aggregate(child=child, keys=keys, aggs=aggs):
+            return _public_alone(child) and not any(map(has_subquery, (*keys, *aggs)))
         case _:
             return False
+
+
+def is_public_alone(condition: Expr) -> bool:
+    """Tell whether all that the subqueries of a condition read are public rows, and none reads the row that it is evaluated for.
+    What is tried to find declared groups may ask it; the kernel refuses what reads private rows after all."""
+    return not outer_columns(condition) and all(
+        not (isinstance(e, InQuery) and e.own) and _public_alone(e.relation)
+        for e in walk(condition)
+        if isinstance(e, InQuery | Exists | Scalar)
+    )
 
 
 def outer_columns(value: object) -> frozenset[Column]:

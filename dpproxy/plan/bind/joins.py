@@ -30,7 +30,7 @@ from dpproxy.tree.relation import (
     Rows,
     RowsPerValue,
     Staged,
-    is_public_list,
+    is_public_alone,
 )
 
 
@@ -361,4 +361,4 @@ def filtered(rows: Rows, condition: Expr | None) -> Rows:
     whole = conjunction(parts)
     assert whole is not None
     node = Filter(rows.node.columns, rows.node, whole)
-    return rows_per_value.first_only(rows.fewer(node, tuple(p for p in parts if not has_subquery(p) or is_public_list(p))))
+    return rows_per_value.first_only(rows.fewer(node, tuple(p for p in parts if not has_subquery(p) or is_public_alone(p))))

@@ -29,7 +29,7 @@ from dpproxy.plan.measure.specs import (
 from dpproxy.plan.model import LeftOut, Unshown
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
-from dpproxy.plan.properties.key_domains import Dense, dense_domain
+from dpproxy.plan.properties.key_domains import Dense, dense_domain, too_many
 from dpproxy.policy.names import plural
 from dpproxy.privacy.measurement import Names
 from dpproxy.privacy.running_sums import Running
@@ -105,6 +105,7 @@ class Compiler:
     speller: Speller
     declared: bool = True
     _boundings: dict[tuple[tuple[Expr, ...], bool], Bounding] = field(default_factory=dict)
+    _texts: dict[tuple[tuple[Expr, ...], tuple[BasisSpec, ...]], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         unit = self.rows.unit
@@ -154,9 +155,12 @@ class Compiler:
     def text(self, keys: Sequence[tuple[str, Expr]], specs: Sequence[BasisSpec] = ()) -> str:
         """Return the text of the query of such a measurement, and nothing else of it."""
         plain = tuple(k for _, k in keys)
-        bounding = self._bounding(plain, False)
-        specs, threshold = self._with_threshold(specs, bounding, bool(keys))
-        return self._main(plain, specs, bounding, threshold is not None).text
+        asked = plain, tuple(specs)
+        if asked not in self._texts:
+            bounding = self._bounding(plain, False)
+            specs, threshold = self._with_threshold(specs, bounding, bool(keys))
+            self._texts[asked] = self._main(plain, specs, bounding, threshold is not None).text
+        return self._texts[asked]
 
     def _main(self, keys: tuple[Expr, ...], specs: Sequence[BasisSpec], bounding: Bounding, undeclared: bool) -> Query:
         """The query of all groups; of undeclared ones, those of as many units as the role may see. Raises NoRoom."""
@@ -255,6 +259,8 @@ def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool, de
     unit = context.policy.unit_name
     l0, pick, note = _reach(rows, keys, known, declared, limits.groups, rows.limits.whole and not unscaled)
     notes = [note.format(unit=unit)] if note else []
+    notes += [UNTRIED] if dense is not None and dense.untried else []
+    notes += [TOO_MANY.format(unit=unit)] if known is None and keys and too_many(keys, rows) else []
     norm, one = 0, rows.one
     limit = 1 if one else limits.rows
     if rows.limits.whole and not one:
@@ -266,6 +272,10 @@ def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool, de
     else:
         notes.append(f"at most {limit} rows per {unit} and group")
     return Bounding(limit, l0, not one, pick, dense, tuple(notes), norm)
+
+
+UNTRIED = "conditions that compare several keys are not tried on the declared groups: there are too many combinations"
+TOO_MANY = "the declared values of the keys have too many combinations to be listed: only groups of enough {unit}s are shown"
 
 
 def _reach(
@@ -285,13 +295,15 @@ def _reach(
     if rows.one or not varying:
         return 1, False, "keys are constant per {unit}: one group per {unit}"
     own = dense if len(varying) == len(keys) else dense_domain(varying, rows)
-    size = own.size if own is not None else None
+    sizes = [d.size for d in (own, dense) if d is not None and d.size is not None]
+    size = min(sizes, default=None)
     if size is not None and (bound is None or bound >= size):
         if dense is not None and declared:
-            return size, False, f"a {{unit}} may reach {'all ' if own is dense else ''}{size} groups: none is cut"
+            return size, False, f"a {{unit}} may reach {'all ' if size == dense.size else ''}{size} groups: none is cut"
         return size, True, f"at most {size} groups per {{unit}}, as many as are declared; others and NULL are groups as well"
-    if bound is not None:
-        return bound, True, f"at most {bound} groups per {{unit}}"
+    known = [n for n in (bound, *(d.expected for d in (own, dense) if d is not None)) if n is not None]
+    if known:
+        return min(known), True, f"at most {min(known)} groups per {{unit}}"
     # `groups: all` needs a domain whose size the policy fixes
     l0 = DEFAULT_WHOLE_GROUPS if scaled else DEFAULT_GROUPS
     if dense is not None and declared:

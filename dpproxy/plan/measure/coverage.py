@@ -22,8 +22,9 @@ from typing import Literal
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.operation import Nulls
+from dpproxy.plan.properties.domain_parts import Part
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.key_domains import Dense, Part
+from dpproxy.plan.properties.key_domains import Dense
 from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.plan.properties.null_padding import not_true
 from dpproxy.plan.properties.stray_values import values_beyond
@@ -54,7 +55,7 @@ def open_columns(dense: Dense, part: Part) -> tuple[Column, ...]:
     """Return columns of a part that may hold values no group of it is for. Those that are no columns of a table (their `id` is
     negative) cannot be limited by a WHERE."""
     computed = {column.id: expr for expr, column in dense.computed}
-    return tuple(column for column, domain in part.columns if not _closed(column, domain, computed))
+    return tuple(column for column, domain in part.keyed if not _closed(column, domain, computed))
 
 
 def _closed(column: Column, domain: Domain, computed: Mapping[int, Expr]) -> bool:
@@ -92,7 +93,7 @@ def _strays(part: Part, column: Column, domain: Domain, conditions: Sequence[Exp
 
 def _open(dense: Dense, part: Part) -> list[tuple[Column, Domain]]:
     columns = open_columns(dense, part)
-    return [(column, domain) for column, domain in part.columns if column in columns]
+    return [(column, domain) for column, domain in part.keyed if column in columns]
 
 
 def _limited(column: Column, domain: Domain, conditions: Sequence[Expr]) -> bool:
@@ -128,7 +129,7 @@ def left_out(dense: Dense | None, conditions: Sequence[Expr]) -> tuple[LeftOut, 
     found: dict[str, LeftOut] = {}
     computed = {column.id: expr for expr, column in dense.computed} if dense is not None else {}
     for part in dense.parts if dense is not None else ():
-        for column, domain in part.columns:
+        for column, domain in part.keyed:
             null, other = values_beyond(column, domain)
             null = null and any(_carries(key, column, None, conditions) for _, key in part.keys)
             other = other and any(_carries(key, column, domain, conditions) for _, key in part.keys)

@@ -14,7 +14,7 @@ from dpproxy.plan.operations.numbers import NUMBERS
 from dpproxy.plan.operations.operation import Nulls, Operation, Refused, constant
 from dpproxy.plan.operations.texts import TEXTS
 from dpproxy.plan.operations.times import CUT_TO, TIMES
-from dpproxy.tree.expr import Call, Expr
+from dpproxy.tree.expr import Call, Expr, Lit
 
 CATALOGUE: dict[str, Operation] = {row.name: row for row in (*LOGIC, *NUMBERS, *TEXTS, *TIMES)}
 
@@ -31,6 +31,11 @@ def operation(name: str) -> Operation:
 def cut_to(type_: str, unit: Expr, moment: Expr) -> Call:
     """Return a moment cut to a unit, a constant."""
     return Call(type_, CUT_TO, (unit, moment))
+
+
+def later(moment: Expr, span: str) -> Call:
+    """Return a moment and an interval, of so many months, days and microseconds, after it."""
+    return Call(moment.type, "ts_add", (moment, Lit("interval", span)))
 
 
 def unit_cut_to(expr: Expr) -> str | None:

@@ -67,6 +67,10 @@ def year_field(of_intervals: FormRule) -> FormRule:
 # --- what it looks at, and how many results it has
 
 
+def of_months(_: Sequence[Expr]) -> Step:
+    return "month"
+
+
 def of_days(_: Sequence[Expr]) -> Step:
     return "day"
 
@@ -80,6 +84,8 @@ def step_of_unit(args: Sequence[Expr]) -> Step | None:
     unit = UNITS.get(constant(args[0]))
     if unit is None:
         return None
+    if unit.interval[0]:
+        return "month"
     return "day" if unit.of_days else "hour" if unit.name == "hour" else None
 
 
@@ -95,6 +101,8 @@ def step_of_bins(args: Sequence[Expr]) -> Step | None:
 def step_of_format(args: Sequence[Expr]) -> Step | None:
     """Say what a format of strftime looks at."""
     pattern = constant(args[1])
+    if set(re.findall("%.", pattern)) <= {"%Y", "%y", *_MONTHS}:
+        return "month"
     return None if "%M" in pattern or "%S" in pattern else "hour" if "%H" in pattern else "day"
 
 

@@ -87,7 +87,7 @@ def _bucket(name: str, takes: str, place: str, postgres: str) -> Operation:
 
 NUMBERS = (
     _arithmetic("+", _TWO, bounds.sums, exact=operator.add, grid=bounds.common_grid),
-    _arithmetic("-", _TWO, bounds.differences, exact=operator.sub, grid=bounds.common_grid),
+    _arithmetic("-", _TWO, bounds.differences, exact=operator.sub, grid=bounds.common_grid, rises=0),
     _arithmetic("*", _TWO, bounds.products, exact=operator.mul, grid=bounds.product_of_grids),
     _arithmetic("/", "[in]{2}>n|[inf]{2}>f", bounds.quotients, form=bounds.stepped_quotients, nulls=Nulls.DIVISOR),
     _arithmetic("int/", "ii>i", bounds.whole_quotients, grid=bounds.whole, dense=True, nulls=Nulls.DIVISOR),
@@ -103,13 +103,13 @@ NUMBERS = (
     ),
     Operation(
         name="floor", takes=_REAL, nulls=Nulls.OPERAND, exact=_rounded_by(ROUND_FLOOR), bound=lambda p: iv.floor(p[0]),
-        grid=bounds.whole, dense=True,
+        grid=bounds.whole, dense=True, rises=0,
         duckdb=by("arithmetic"), postgres="floor({0:k})", spark=by("number", "floor"), functions=("floor",), operands="r",
         result=Like.FRACTION,
     ),
     Operation(
         name="ceil", takes=_REAL, nulls=Nulls.OPERAND, exact=_rounded_by(ROUND_CEILING), bound=lambda p: iv.ceiling(p[0]),
-        grid=bounds.whole, dense=True,
+        grid=bounds.whole, dense=True, rises=0,
         duckdb=by("arithmetic"), postgres="ceil({0:k})", spark=by("number", "ceiling"), functions=("ceil", "ceiling"),
         operands="r",
         result=Like.FRACTION,
@@ -117,12 +117,12 @@ NUMBERS = (
     Operation(
         name="round", takes=_ROUNDED, nulls=Nulls.OPERAND, bound=bounds.outward, form=bounds.rounded,
         grid=bounds.grid_of_places,
-        dense=True, duckdb=by("rounded"), postgres=by("rounded", "round"), spark=by("rounded"),
+        dense=True, rises=0, duckdb=by("rounded"), postgres=by("rounded", "round"), spark=by("rounded"),
     ),
     Operation(
         name="trunc", takes=_ROUNDED, nulls=Nulls.OPERAND, bound=bounds.outward, form=bounds.rounded,
         grid=bounds.grid_of_places,
-        dense=True, duckdb=by("truncated"), postgres=by("rounded", "trunc"), spark=by("truncated"),
+        dense=True, rises=0, duckdb=by("truncated"), postgres=by("rounded", "trunc"), spark=by("truncated"),
     ),
     Operation(
         name="sign", takes="[inf]>i", nulls=Nulls.OTHERS, bound=bounds.within(-1, 1), grid=bounds.whole,

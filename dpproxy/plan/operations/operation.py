@@ -108,7 +108,7 @@ LengthRule = Callable[[Sequence[int], Sequence[Expr]], int]
 """Characters of a text at most, from those of the operands."""
 CountRule = Callable[[Sequence[Expr], Callable[[Expr], Interval]], int | None]
 """How many values it has, NULL aside, from its constants and the seconds between which moments lie."""
-Step = Literal["day", "hour"]
+Step = Literal["month", "day", "hour"]
 StepRule = Callable[[Sequence[Expr]], Step | None]
 """The coarsest step such that moments within one have one result; None for a finer one than an hour."""
 
@@ -170,6 +170,8 @@ class Operation:
     step: StepRule | None = None
     moment: int = 0
     """Which operand `step` is about."""
+    rises: int | None = None
+    """The operand that it never falls with, where the others are constants; None where that is not known."""
     length: LengthRule | None = None
     part: bool = False
     """Whether it is a part of its first operand, no longer in bytes."""

@@ -75,7 +75,7 @@ def _seconds(name: str, takes: str, form: FormRule, duckdb: str, **more: object)
 def _day_shift(name: str, sign: str, bound: BoundRule) -> Operation:
     """A date plus days, up to a million of them."""
     return Operation(
-        name=name, takes="di>d", nulls=Nulls.OPERAND, bound=bound, grid=bounds.whole,
+        name=name, takes="di>d", nulls=Nulls.OPERAND, bound=bound, grid=bounds.whole, rises=0,
         fold=constants.day_shifted(int(f"{sign}1")),
         duckdb=f"(CASE WHEN {{0}} BETWEEN DATE '0001-01-01' AND DATE '9999-12-31' AND {{1}} {_DAYS_SHIFTED} "
         f"THEN {{0}} {sign} TRY_CAST({{1}} AS INTEGER) END)",
@@ -88,7 +88,7 @@ def _day_shift(name: str, sign: str, bound: BoundRule) -> Operation:
 
 def _shift(name: str, sign: str, bound: BoundRule) -> Operation:
     return Operation(
-        name=name, takes="pv>p", nulls=Nulls.OPERAND, bound=bound, fold=constants.shifted(int(f"{sign}1")),
+        name=name, takes="pv>p", nulls=Nulls.OPERAND, bound=bound, rises=0, fold=constants.shifted(int(f"{sign}1")),
         duckdb=by("shifted", sign), postgres=by("shifted", sign),
         spark=by("shifted", sign),
     )  # fmt: skip
@@ -115,13 +115,13 @@ _DAY_OF: Mapping[Span, int] = {Span.DIFFERENCE: 3_660_000, Span.AGE: 31}
 TIMES = (
     _field(
         "year", "[dpv]>i", (-6_000_000, 6_000_000), "year({0})", lambda t: t.year,  # of DuckDB's and PostgreSQL's dates
-        fields.year_field(interval_field("year", 200_000_000, _YEAR_OF, {Span.AGE: YEAR_SECONDS})), fields.of_days,
+        fields.year_field(interval_field("year", 200_000_000, _YEAR_OF, {Span.AGE: YEAR_SECONDS})), fields.of_months,
         endless=True,
     ),
     _of_moments("quarter", (1, 4), "quarter({0})", lambda t: (t.month + 2) // 3),
     _field(
         "month", "[dpv]>i", (1, 12), "month({0})", lambda t: t.month, interval_field("month", 11, {Span.DIFFERENCE: 0}),
-        fields.of_days,
+        fields.of_months,
     ),
     _of_moments("week", (1, 53), "weekofyear({0})", lambda t: t.isocalendar()[1], early=False),
     _field(
@@ -137,7 +137,7 @@ TIMES = (
         "second", "[pvc]>[nf]", interval_field("second", 60), "(EXTRACT(microseconds FROM {0}) / 1000000.0)",
         bound=bounds.within(0, 60),
     ),
-    _seconds("epoch", "[dpvc]>[nf]", bounds.epochs, "epoch({0})", bound=bounds.first),
+    _seconds("epoch", "[dpvc]>[nf]", bounds.epochs, "epoch({0})", bound=bounds.first, rises=0),
     _of_moments("dow", (0, 6), "dayofweek({0}) - 1", lambda t: t.isoweekday() % 7),
     _of_moments("isodow", (1, 7), _WEEKDAY, lambda t: t.isoweekday()),
     _of_moments("doy", (1, 366), "dayofyear({0})", lambda t: t.timetuple().tm_yday),
@@ -148,7 +148,7 @@ TIMES = (
     ),
     Operation(
         name=CUT_TO, takes="tp>p", nulls=Nulls.OPERAND, bound=bounds.second, form=bounds.cut_moments,
-        count=fields.count_of_units, step=fields.step_of_unit, moment=1, fold=constants.cut, steady=True, cuts=True,
+        count=fields.count_of_units, step=fields.step_of_unit, moment=1, rises=1, fold=constants.cut, steady=True, cuts=True,
         duckdb="(CASE WHEN {1} >= TIMESTAMP '4000-01-01 (BC)' OR {1} = TIMESTAMP '-infinity' THEN date_trunc({0}, {1}) END)",
         postgres="(CASE WHEN {1} >= '4000-01-01 BC'::timestamp OR {1} = '-infinity'::timestamp THEN date_trunc({0:q}, {1}) END)",
         spark=by("cut"),

@@ -16,6 +16,7 @@ from math import prod
 
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.units import UNITS
+from dpproxy.plan.properties import cells
 from dpproxy.plan.properties.facts import as_type, facts, literal_number
 from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.tree import interval as iv
@@ -70,14 +71,18 @@ def enumerated_column(column: Column, domain: Domain, conditions: Sequence[Expr]
     """Return the column with what is true of its enumerated values, whatever the policy says of it."""
     bound, grid = _values(column.type, domain) if isinstance(domain, ValuesDomain) else _series(column, domain)
     said = narrowed_bound(Ref(column.type, column), [_over(c, {column.id: column}) for c in conditions])
-    if column.type in _TIMES and said.lo is not None:  # the days or hours that stand for instants are tried as a whole
-        said = replace(said, lo=said.lo - _DAY)
+    month = isinstance(domain, SeriesDomain) and domain.kind == "month"
+    if said.lo is not None and (column.type in _TIMES or month):  # what stands for instants is tried as a whole
+        said = replace(said, lo=said.lo - (31 if month else 1) * (_DAY if column.type in _TIMES else 1))
     return replace(column, bound=iv.meet(bound, said), grid=grid)
 
 
 def _series(column: Column, domain: Domain) -> tuple[Interval, Fraction | None]:
     if not isinstance(domain, SeriesDomain):
         return OPEN, None
+    if domain.kind == "month":
+        lo, hi = map(Fraction, cells.days(domain))
+        return (Interval(lo, hi), Fraction(1)) if column.type == "date" else (Interval(lo * _DAY, hi * _DAY), None)
     if column.type not in _TIMES:
         return Interval(Fraction(domain.lo), Fraction(domain.hi)), Fraction(1)
     size = UNITS[domain.kind].seconds[0]

@@ -8,10 +8,11 @@ data as it was when the proxy started: they decide what is cut, and the cut is m
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from math import prod
 
 from dpproxy.plan.operations.interval_texts import interval_text
@@ -137,6 +138,20 @@ def repetitions(rows: Rows, keys: Sequence[Expr] = ()) -> list[tuple[Beside, int
     return found
 
 
+def most_together(besides: Sequence[Beside], conditions: Sequence[Expr]) -> int | None:
+    """Return how many combinations of their rows public relations have at most; None where that is not known."""
+    waiting, known, ties, most = list(besides), set[int](), _ties(conditions), 1
+    while waiting:
+        bounds = [_bound(b, known, ties) for b in waiting]
+        sizes = [n for n in bounds if n is not None]
+        if not sizes:
+            return None
+        beside = waiting.pop(bounds.index(min(sizes)))
+        known |= beside.columns
+        most = min(most * min(sizes), MOST)
+    return most
+
+
 def check_repetitions(rows: Rows, keys: Sequence[Expr]) -> None:
     """Raise Refusal where nothing bounds how often a row is repeated in a group."""
     used = {c.id for key in keys for c in references(key)}
@@ -216,11 +231,29 @@ def beside_series(columns: Sequence[Column], start: str, stop: str, step: str) -
         if start.lstrip("-").isdigit():
             return Beside(ids, max((int(stop) - int(start)) // int(step) + 1, 0), most)
         months, days, micros = (int(x) for x in interval_text(step).split())
+        if months > 0 and not days and not micros:
+            return Beside(ids, _months(datetime.fromisoformat(start.strip()), datetime.fromisoformat(stop.strip()), months), most)
         least = timedelta(days=28 * months + days, microseconds=micros)
         whole = datetime.fromisoformat(stop.strip()) - datetime.fromisoformat(start.strip())
         return Beside(ids, max(whole // least + 1, 0), most)
     except (ValueError, ZeroDivisionError, KeyError, OverflowError, TypeError):
         return Beside(ids, None, most)
+
+
+def _months(start: datetime, stop: datetime, step: int) -> int:
+    """How often a number of months can be added to a time until it is later than another. Of the 31st a shorter month leaves its
+    last day, and so it stays."""
+    if start > stop:
+        return 0
+    index, day, found = start.year * 12 + start.month - 1, start.day, 0
+    while found < MOST:
+        day = min(day, monthrange(index // 12, index % 12 + 1)[1])
+        if datetime.combine(date(index // 12, index % 12 + 1, day), start.time(), start.tzinfo) > stop:
+            break
+        found, index = found + 1, index + step
+        if index // 12 > 9999:
+            break
+    return found
 
 
 def most_public_rows(rows: Rows) -> int | None:

@@ -89,7 +89,19 @@ def _offsets(zone: zoneinfo.ZoneInfo, day: int) -> list[int]:
     return [int(offset.total_seconds()) for offset in found if offset is not None]
 
 
-def on_clock(expr: Expr, clocks: Mapping[Expr, Column]) -> Expr:
-    """Write an expression over the columns that stand for times on other clocks."""
-    column = clocks.get(expr)
-    return Ref(column.type, column) if column is not None else rebuilt(expr, lambda e: on_clock(e, clocks))
+def over_computed(expr: Expr, computed: Mapping[Expr, Column]) -> Expr:
+    """Write an expression over the columns that stand for what is computed: times on other clocks, numbers with few values."""
+    column = computed.get(expr)
+    return rebuilt(expr, lambda e: over_computed(e, computed)) if column is None else standing(column, expr.type)
+
+
+def standing(column: Column, type_: str) -> Expr:
+    """Return the value of a column that stands for an expression of a type: of that type, or of whole numbers."""
+    return Cast(type_, Ref("int8", column)) if column.type == "int8" else Ref(type_, column)
+
+
+def constants_in(condition: Expr) -> Expr:
+    """Write a condition with the constants that columns of one-row relations are: `WITH p AS (SELECT date '2024-01-01' AS a)`."""
+    if isinstance(condition, Ref):
+        return condition.column.made if isinstance(condition.column.made, Lit) else condition
+    return rebuilt(condition, constants_in)

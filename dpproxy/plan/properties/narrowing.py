@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.operation import Test
@@ -45,6 +46,11 @@ _KIND = {"date": "days", "timestamp": "seconds", "timestamptz": "seconds", "inte
 """What a value's number counts (`interval.number`); an instant is what the session's clocks show, as a timestamp is."""
 
 
+_LEAST = {"date": Fraction(1), "timestamp": Fraction(1, 10**6), "timestamptz": Fraction(1, 10**6)}
+"""What lies between a time and the next one."""
+_BESIDE = {"<": -1, ">": 1}
+
+
 def _side(op: str, constant: Expr, type_: str) -> Interval:
     """The values that stand in a comparison with a constant. Of other kinds than the expression's own nothing is said."""
     kinds = {_KIND.get(constant.type, "other"), _KIND.get(type_, "other")}
@@ -54,6 +60,7 @@ def _side(op: str, constant: Expr, type_: str) -> Interval:
     value = literal_number(constant.type, constant.text)
     if value is None:
         return OPEN
+    value += _BESIDE.get(op, 0) * _LEAST.get(type_, Fraction(0))
     return Interval(value if op in ("=", ">", ">=") else None, value if op in ("=", "<", "<=") else None)
 
 

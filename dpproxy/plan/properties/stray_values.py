@@ -21,6 +21,7 @@ from itertools import product
 
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.operation import Test
+from dpproxy.plan.properties import cells
 from dpproxy.plan.properties.facts import SPANS, facts, literal_number
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.tree.expr import (
@@ -74,7 +75,7 @@ def trial(keys: Sequence[tuple[int, Expr]], columns: Sequence[tuple[Column, Doma
     }
     if not tried:
         return None
-    rewriting = _Rewriting({i: values_beyond(c, d)[1] for i, (c, d) in tried.items()})
+    rewriting = _Rewriting({i: values_beyond(c, d)[1] for i, (c, d) in tried.items()}, {i: d for i, (_, d) in tried.items()})
     written = tuple((index, rewriting.key(key)) for index, key in keys)
     carried = [found for _, key in written if (found := rewriting.carried(key)) is not None]
     kept = [Call("bool", "is_not_true", (found,)) for found in carried]
@@ -99,9 +100,10 @@ def _surely_carried(expr: Expr, column: int) -> bool:
 
 @dataclass
 class _Rewriting:
-    """`others`: ids of the columns that have stray values; whether some of these are not NULL."""
+    """`others`: ids of the columns that have stray values; whether some of these are not NULL. `domains`: what is declared."""
 
     others: Mapping[int, bool]
+    domains: Mapping[int, Domain]
     tests: dict[int, dict[Expr, Column]] = field(default_factory=dict)
 
     def stray(self, column: int) -> Ref:
@@ -125,7 +127,7 @@ class _Rewriting:
 
     def _inexact(self, test: Expr) -> list[Column]:
         """The columns whose stray values, those tried, do not stand for all others in a test."""
-        return [c for c in references(test) if self.others.get(c.id) and not _clear(test, c)]
+        return [c for c in references(test) if self.others.get(c.id) and not clear(test, c)]
 
     def _test(self, column: Column, test: Expr) -> Column:
         known = self.tests.setdefault(column.id, {})
@@ -134,7 +136,22 @@ class _Rewriting:
     def lenient(self, condition: Expr) -> Expr:
         """The condition, which may hold of stray values that it says nothing of."""
         unclear = self._inexact(condition)
-        return Call("bool", "or", (condition, *(self.other(c) for c in unclear))) if unclear else condition
+        return Call("bool", "or", (condition, *(self._apart(condition, c) for c in unclear))) if unclear else condition
+
+    def _apart(self, condition: Expr, column: Column) -> Expr:
+        """Whether the value is stray, and the condition may hold of it: what equals one of the declared values is no stray."""
+        other, declared = self.other(column), self.domains.get(column.id)
+        match condition:
+            case Call(op="=", args=(Ref(column=left), value)) if left.id == column.id:
+                pass
+            case Call(op="=", args=(value, Ref(column=right))) if right.id == column.id:
+                pass
+            case _:
+                return other
+        if not isinstance(declared, ValuesDomain) or value.type not in (column.type, *TEXTS) or column.type not in TEXTS:
+            return other
+        known = tuple(Lit(column.type, text) for text in declared.values if text is not None)
+        return Call("bool", "and", (other, InList("bool", value, known, negated=True))) if known else other
 
     def carried(self, expr: Expr) -> Expr | None:
         """Whether the value is made of a stray one; None where it never is."""
@@ -168,11 +185,11 @@ def _any(parts: Sequence[Expr]) -> Expr:
     return parts[0] if len(parts) == 1 else Call("bool", "or", tuple(parts))
 
 
-def _clear(expr: Expr, column: Column) -> bool:
-    """Whether it looks at a column only by comparing it with constants."""
+def clear(expr: Expr, column: Column) -> bool:
+    """Tell whether it looks at a column only by comparing it with constants."""
     if isinstance(expr, Ref) or _constants(expr, column) is not None:
         return not isinstance(expr, Ref) or expr.column.id != column.id
-    return all(_clear(e, column) for e in children(expr))
+    return all(clear(e, column) for e in children(expr))
 
 
 def _constants(test: Expr, column: Column) -> list[Lit] | None:
@@ -247,7 +264,7 @@ def _between(column: Column, domain: Domain, constants: Sequence[Lit]) -> list[T
     if not _ordered(column.type):  # it stands for all: what is said of it is not believed (`_Rewriting.key`)
         return [_day(_first_day(domain)) if isinstance(domain, SeriesDomain) else next(v for v in declared if v is not None)]
     numbers = [n for c in constants if c.text is not None and (n := literal_number(c.type, c.text)) is not None]
-    numbers += [Fraction(domain.lo), Fraction(domain.hi)] if isinstance(domain, SeriesDomain) else []
+    numbers += map(Fraction, cells.days(domain)) if isinstance(domain, SeriesDomain) else []
     numbers += [n for v in declared if v is not None and (n := literal_number(column.type, v)) is not None]
     near = sorted({n.__floor__() + step for n in numbers for step in (-1, 0, 1, 2)})
     lo, hi = SPANS[column.type].ends if column.type in SPANS else (Fraction(-700_000), Fraction(2_900_000))
@@ -256,12 +273,13 @@ def _between(column: Column, domain: Domain, constants: Sequence[Lit]) -> list[T
 
 
 def _first_day(domain: SeriesDomain) -> int:
-    return domain.lo // 24 if domain.kind == "hour" else domain.lo
+    return cells.days(domain)[0]
 
 
 def _declared(number: int, column: Column, domain: Domain) -> bool:
     if isinstance(domain, SeriesDomain):
-        return domain.lo <= number <= domain.hi
+        lo, hi = cells.days(domain)
+        return lo <= number <= hi
     assert isinstance(domain, ValuesDomain)
     return any(v is not None and literal_number(column.type, v) == number for v in domain.values)
 

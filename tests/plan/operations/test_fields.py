@@ -75,8 +75,13 @@ def test_steps() -> None:
     def step(unit: str) -> str | None:
         return fields.step_of_unit((lit(unit, "text"), STAMP))
 
-    assert [step(unit) for unit in ("month", "day", "hour", "minute", "no unit")] == ["day", "day", "hour", None, None]
+    assert [step(unit) for unit in ("month", "day", "hour", "minute", "no unit")] == ["month", "day", "hour", None, None]
     bins = [("0 7 0", "2024-01-01"), ("0 0 7200000000", "2024-01-01 03:00:00"), ("0 0 60000000", "2024-01-01")]
     found = [fields.step_of_bins((lit(stride, "interval"), STAMP, lit(origin, "timestamp"))) for stride, origin in bins]
     assert found == ["day", "hour", None]
-    assert [fields.step_of_format((STAMP, lit(form, "text"))) for form in ("%Y", "%H", "%M")] == ["day", "hour", None]
+    assert [fields.step_of_format((STAMP, lit(form, "text"))) for form in ("%Y-%m", "%Y-%d", "%H", "%M")] == [
+        "month",
+        "day",
+        "hour",
+        None,
+    ]
