@@ -148,7 +148,7 @@ def _holding(registry: Registry, measured: SelectRewriter, rows: Rows, compiled:
     hidden = [hidden_cells.with_rest(key) for _, key in request.keys]
     held = [(label, one.key if one is not None else key) for one, (label, key) in zip(hidden, request.keys, strict=True)]
     try:
-        made = [registry.compile(replace(request, keys=held), rows, members) for members in request.sets]
+        made = registry.compile_sets(replace(request, keys=held), rows, request.sets)
     except Refusal:  # they are too many, say
         return compiled
     grown = any(m.bounding.reach != c.bounding.reach for m, c in zip(made, compiled, strict=True))

@@ -55,12 +55,12 @@ def test_the_key_along_which_sums_go(
     shop_catalog: Catalog, monkeypatch: pytest.MonkeyPatch, sql: str, series: tuple[int, int | None] | None
 ) -> None:
     seen: list[Series | None] = []
-    whole = Registry.compile
+    whole = Registry.compile_sets
 
     def noted(self: Registry, request: object, *rest: object) -> object:
         seen.append(request.series)
         return whole(self, request, *rest)
 
-    monkeypatch.setattr(Registry, "compile", noted)
+    monkeypatch.setattr(Registry, "compile_sets", noted)
     plan_harness.plan(sql, shop_catalog)
     assert seen[0] == (Series(series[0], (series[1],)) if series is not None else None)
