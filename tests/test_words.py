@@ -78,3 +78,39 @@ def test_long_sentences_are_seen() -> None:
         )
         == 2
     )
+
+
+ROOMS = ("authoring", "policy", "review", "console")
+"""Rooms whose texts are for people who write policies and watch a proxy."""
+TWICE_READ = re.compile(r"\b(?:weigh(?:s|ed)?|displaced|told|beside|noticed|heard|wholes?(?! numbers?))\b", re.I)
+"""Words that make a reader stop: each has a plainer one."""
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Texts of a file that somebody reads as they are: all but docstrings, comments and single words."""
+    tree = ast.parse(path.read_text())
+    bodies = [getattr(node, "body", []) for node in ast.walk(tree)]
+    docs = {id(s.value) for body in bodies if isinstance(body, list) for s in body if isinstance(s, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs and " " in node.value:
+            yield node.lineno, node.value
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_word_of_a_message_is_read_twice(room: str) -> None:
+    files = sorted((ROOT / "dpproxy" / room).rglob("*.py"))
+    assert [f"{f.name}:{line}: {said}" for f in files for line, said in texts(f) if TWICE_READ.search(said)] == []
+
+
+@pytest.mark.parametrize("folder", ["policies", "concepts"])
+def test_no_word_of_a_page_is_read_twice(folder: str) -> None:
+    """The page of mistakes shows messages of other rooms as well."""
+    pages = [p for p in sorted((ROOT / "docs" / folder).glob("*.md")) if p.name != "mistakes.md"]
+    found = [f"{p.name}: {line}" for p in pages for line in p.read_text().splitlines() if TWICE_READ.search(line)]
+    assert pages
+    assert found == []
+
+
+def test_words_read_twice_are_seen() -> None:
+    assert all(TWICE_READ.search(f"a row {word} it") for word in ("weighs", "displaced", "told", "beside", "whole"))
+    assert not TWICE_READ.search("write a whole number, or whole numbers")

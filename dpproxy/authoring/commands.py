@@ -138,7 +138,7 @@ Shape = Annotated[
 
 
 def run_tests(
-    files: Annotated[list[Path], typer.Argument(help="test files, or policies that have one beside them")],
+    files: Annotated[list[Path], typer.Argument(help="test files, or policies with a test file in their folder")],
     shape: Shape = None,
     junit: Annotated[Path | None, typer.Option(help="write the results here, as JUnit's XML")] = None,
     update: Annotated[bool, typer.Option("--update", help="let tests that fail expect what the policy says now")] = False,
@@ -172,7 +172,7 @@ def _text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise PolicyError(
-            [Problem(str(path), 1, 1, f"cannot be read: {reason}", "write tests beside the policy", "unreadable-file")]
+            [Problem(str(path), 1, 1, f"cannot be read: {reason}", "write tests into the policy's folder", "unreadable-file")]
         ) from None
 
 
@@ -180,7 +180,7 @@ def diff(
     old: Annotated[Path, typer.Argument(help="the policy as it was")],
     new: Annotated[Path, typer.Argument(help="the policy as it is to be")],
     tests: Annotated[
-        Path | None, typer.Option(help="questions of which verdict, price and error are compared; default: those beside NEW")
+        Path | None, typer.Option(help="questions of which verdict, price and error are compared; default: those of NEW")
     ] = None,
     log: Annotated[Path | None, typer.Option(help="questions instead, a JSON object a line, as `policy simulate` reads")] = None,
     shape: Shape = None,
@@ -243,7 +243,7 @@ class Form(enum.StrEnum):
 
 def explain(
     file: Annotated[Path, typer.Argument(help="the policy's file; its backend tells the shape of the data")],
-    role: Annotated[str, typer.Option(help="whose view is told")],
+    role: Annotated[str, typer.Option(help="whose view is shown")],
     output: Annotated[Form, typer.Option("--format", help="markdown or html")] = Form.MARKDOWN,
     shape: Annotated[Path | None, typer.Option(help="a DuckDB file of the data's shape; default: the policy's backend")] = None,
 ) -> None:

@@ -137,7 +137,7 @@ def compiled(base: Entry, project: Project) -> Entry:
     """Return a policy: what `base` says, with the project's tables. Raises DbtError for a group that nobody is in, and for tables
     in `base`."""
     if base.get("tables"):
-        raise DbtError("the policy beside a dbt project has no `tables`: they come from the project")
+        raise DbtError("the policy of a dbt project has no `tables`: they come from the project")
     policy = dict(base)
     policy["tables"] = dict(project.tables)
     roles = {}

@@ -139,7 +139,7 @@ class _Draft:
     def lines(self) -> Iterator[str]:
         frame, decisions = self._frame, self._decisions
         yield "# yaml-language-server: $schema=dpproxy.schema.json"
-        yield "# A draft by `dpproxy policy init`, of names, types and keys. Each TODO is a decision of yours. All of this is"
+        yield "# A draft by `dpproxy policy init`, of names, types and keys. What is yours to decide is marked. All of this is"
         yield "# public to analysts: take ranges and values from a code book or common sense, never from a look at the data."
         yield "version: 1"
         yield f"dataset: {scalar(frame.dataset)}"

@@ -187,7 +187,8 @@ def _decisions(
 ) -> Decisions:
     if not catalog.tables:
         raise _problem("--unit", "there is no table here that may be read", "name another database, or GRANT SELECT to the role")
-    likely = candidates(catalog)
+    chosen, gone = _tables(catalog, public), _tables(catalog, left_out)
+    likely = [place for place in candidates(catalog) if place[0] not in chosen | gone]
     if unit is None and ask:
         shown = ", ".join(f"{t}.{c}" for t, c in likely[:5])
         unit = typer.prompt(
@@ -201,9 +202,10 @@ def _decisions(
         raise _problem("--unit", what, f"write --unit table.column ({known})")
     if noun is None:
         noun = typer.prompt("What is one of them called?", default=unit_name(place)) if ask else unit_name(place)
-    chosen = _tables(catalog, public)
+    if table.name in chosen | gone:
+        how = "public" if table.name in chosen else "left out"
+        raise _problem("--unit", f"`{table.name}` names the people to protect, and is to be {how}", "name it in one of the two")
     private = links(catalog, place)
-    gone = _tables(catalog, left_out)
     if ask:
         for name in catalog.tables:
             decided = name in private or name in chosen or name in gone

@@ -190,7 +190,7 @@ def forecast(epsilon: Decimal, asked: Sequence[tuple[Asked, Account]], noun: str
         if aim in by_aim:
             least = int(_worst(by_aim[aim]).within / (1 - MOST))
             lines.append(f"- {what}, asked {len(by_aim[aim])} times: in tables of {least:,} {noun} or more")
-    lines.append("What is not told leaves a TODO, and its epsilon is spent all the same.")
+    lines.append("What is not measured leaves a TODO, and its epsilon is spent all the same.")
     return "\n".join(lines)
 
 

@@ -61,7 +61,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "dpproxy_charged_untold": Family(
         "counter",
-        "Statements charged whose client was not told, since the start: why, and whether the answer is kept.",
+        "Statements charged whose client got no answer, since the start: why, and whether the answer is kept.",
         ("process", "dataset", "role", "reason", "outcome"),
     ),
     "dpproxy_logins": Family("counter", "Logins since the start, by how they ended.", ("process", "dataset", "outcome")),

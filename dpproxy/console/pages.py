@@ -65,7 +65,7 @@ def _cancel(form: Form, _: str) -> tuple[Request, str]:
     text, end = _given(form, "session"), form.get("end") == "yes"
     if not text.isdecimal() or not text.isascii() or len(text) > 20:
         raise OperationError("a session has a number")
-    return CancelSession(int(text), end), f"Session {text} was {'ended' if end else 'told to cancel its statement'}."
+    return CancelSession(int(text), end), f"Session {text} was {'ended' if end else 'asked to cancel its statement'}."
 
 
 def _grant(form: Form, ledger: str) -> tuple[Request, str]:

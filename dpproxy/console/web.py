@@ -218,7 +218,7 @@ async def _form(request: Request) -> Form:
             if len(data) > LARGEST:
                 raise HTTPException(413, f"a form has at most {LARGEST} bytes")
     except ClientDisconnect:  # it may have given way to others: no matter for the log
-        raise HTTPException(400, "the form is not whole") from None
+        raise HTTPException(400, "the form is incomplete") from None
     try:
         return dict(parse_qsl(data.decode(), keep_blank_values=True, errors="strict", max_num_fields=50))
     except ValueError:

@@ -77,7 +77,7 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
         reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01", "out-of-range")
         resolution = None
     if resolution is not None and bounds and isinstance(bounds[0], Decimal) and resolution > bounds[1] - bounds[0]:
-        what = "`resolution` is larger than the whole range: every number would be one of its ends"
+        what = "`resolution` is larger than the range: every number would be one of its ends"
         reader.problem(keys["resolution"].at, what, "write the grid of the numbers, as in 0.01", "out-of-range")
     if resolution is not None and (lasts or (bounds and isinstance(bounds[0], dt.datetime))):
         what = "intervals" if lasts else "dates"

@@ -299,7 +299,7 @@ def _clear(reader: Reader, keys: Mapping[str, Node]) -> None:
         fix = "write `password: ${env:PGPASSWORD}`, or ${file:path}"
         reader.problem(password.at, "the backend's password stands in the policy", fix, "secret-in-clear")
     if isinstance(address, Scalar) and _PASSWORD.match(address.text):
-        fix = "leave it out of the address, and write `password: ${env:PGPASSWORD}` beside"
+        fix = "leave it out of the address, and write `password: ${env:PGPASSWORD}` as a key of its own"
         reader.problem(address.at, "the backend's password stands in its address", fix, "secret-in-clear")
 
 

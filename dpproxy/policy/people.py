@@ -176,7 +176,7 @@ def _role(
             reader.positions["roles", name, key] = keys[key].at
     budget = read_budget(reader, keys["budget"], f"role {name}") if "budget" in keys else None
     if budget and total and (budget.epsilon > total.epsilon or budget.delta > total.delta):
-        what = f"role `{name}` may spend more than the whole dataset"
+        what = f"role `{name}` may spend more than the dataset"
         reader.problem(keys["budget"].at, what, "lower the role's epsilon and delta, or raise the dataset's `budget`", "budget")
     query = _query(reader, keys["query"], budget) if "query" in keys else None
     seen = _tables(reader, keys["tables"], tables) if "tables" in keys else None
@@ -203,7 +203,7 @@ def _query(reader: Reader, node: Node, budget: Budget | None) -> QueryLimits | N
     if epsilon > most:
         reader.problem(keys["epsilon"].at, "`epsilon` of a query is above its `max_epsilon`", "raise `max_epsilon`", "budget")
     if budget and (most > budget.epsilon or delta > budget.delta):
-        what = "one query may spend more than the whole budget of its role"
+        what = "one query may spend more than the budget of its role"
         reader.problem(node.at, what, "lower `max_epsilon` and `delta` of the query, or raise the role's budget", "budget")
     return QueryLimits(epsilon, most, delta, measured, size)
 
@@ -265,6 +265,6 @@ def _user(reader: Reader, name: str, node: Node, roles: frozenset[str] | None, b
     budget = read_budget(reader, keys["budget"], f"user {name}") if "budget" in keys else None
     whole = budgets.get(role or "")
     if budget and whole and (budget.epsilon > whole.epsilon or budget.delta > whole.delta):
-        what = f"user `{name}` may spend more than the whole role `{role}`"
+        what = f"user `{name}` may spend more than role `{role}`"
         reader.problem(keys["budget"].at, what, "lower the user's epsilon and delta, or raise the role's", "budget")
     return User(name, role, password, budget) if role is not None else None

@@ -280,7 +280,7 @@ ACCELERATE = Part(
             "/fast/dpproxy",
         ),
         "queries": PolicyKey(
-            "Statements that the copy is made for, as dashboards ask them, beside what is made for every policy.",
+            "Statements that the copy is made for, as dashboards ask them, in addition to what is made for every policy.",
             TEXTS,
             "Does not matter for privacy: they are not asked, and cost nothing.",
             ["SELECT count(*) FROM visits"],

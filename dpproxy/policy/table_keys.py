@@ -66,7 +66,7 @@ TABLE = Part(
         "bounds": PolicyKey(
             "How much of one unit a query may see; rows and groups beyond are cut.",
             {"anyOf": [part_ref("bounds"), part_ref("whole_bounds")]},
-            "Noise grows with them; what is beyond them is cut or weighed down, which answers miss.",
+            "Larger bounds mean more noise; contributions beyond them are cut or scaled down, and missing from answers.",
             {"rows": 50},
         ),
         "columns": PolicyKey(
@@ -157,7 +157,7 @@ WHOLE_BOUNDS = Part(
     heading="`bounds`, over all groups",
     keys={
         "rows": PolicyKey(
-            "In all groups together a unit weighs no more than this many rows in one; more is scaled down.",
+            "A unit's contributions over all groups are scaled down to those of this many rows in one group.",
             COUNT,
             "Noise is that of this many rows. Units with more rows are counted in classes of size, and scaled back up "
             "where that stands out of the noise.",
@@ -191,8 +191,8 @@ COLUMN = Part(
             True,
         ),
         "range": PolicyKey(
-            "[lowest, highest], inclusive: numbers, dates, or intervals as in [0 days, 30 days]. Values beyond are moved "
-            "to the nearest end. Sums need it.",
+            "[lowest, highest], inclusive: numbers, dates, or intervals as in [0 days, 30 days]. Values beyond "
+            "count as the nearest end. Sums need it.",
             {"anyOf": [pair({"type": "number"}), pair(DATE), pair(INTERVAL)]},
             "Noise of sums grows with its larger end; values beyond count as the nearest end.",
             [0, 1000],

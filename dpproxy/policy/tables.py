@@ -251,7 +251,7 @@ def _bound(reader: Reader, draft: _Draft, one: bool, doubtful: bool) -> Bounds:
             )
             if draft.unique is None:
                 what = f"table `{draft.name}` has the privacy unit's own key, thus one row per unit, and has `bounds`"
-                fix = "add `unique: false` beside `bounds` if a unit has many rows here; else remove `bounds`"
+                fix = "add `unique: false` to `bounds` if a unit has many rows here; else remove `bounds`"
             reader.problem(draft.bounds_at, what, fix, "bounds")
         return ONE
     if draft.bounds_at is None and not doubtful:

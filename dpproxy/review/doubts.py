@@ -109,6 +109,9 @@ CERTAIN = 30.0
 """Epsilon from which on odds are beyond 10,000,000,000,000 to 1: nobody tells that from certainty."""
 
 
+SURE = 7.0  # epsilon from which on odds are beyond 1,000 to 1
+
+
 def odds(epsilon_micro: int) -> str:
     """Return what an epsilon means, as in `22,000 to 1`."""
     epsilon = epsilon_micro / MICRO
@@ -116,6 +119,13 @@ def odds(epsilon_micro: int) -> str:
         return "certainty"
     ratio = math.exp(epsilon)
     return f"{_rounded(ratio)} to 1"
+
+
+def belief(epsilon_micro: int) -> str:
+    """Return what whoever gave even odds may give after answers of an epsilon, for a sentence."""
+    if epsilon_micro > CERTAIN * MICRO:
+        return "may be certain"
+    return f"may give {odds(epsilon_micro)}" + (" (practically certain)" if epsilon_micro >= SURE * MICRO else "")
 
 
 def _rounded(ratio: float) -> str:
@@ -185,7 +195,7 @@ class _Doubts:
     def _query(self, role: Role) -> Iterator[Problem]:
         if role.query.max_epsilon > QUERY_EPSILON:
             what = f"one query of role `{role.name}` may cost epsilon {epsilon(role.query.max_epsilon)}: whoever gives"
-            what += f" even odds that a person is in the data may give {odds(role.query.max_epsilon)} after it"
+            what += f" even odds that a person is in the data {belief(role.query.max_epsilon)} after it"
             fix = "write a `max_epsilon` of at most 10; 0.1 to 1 is usual"
             yield self._at([("roles", role.name, "query")], what, fix, "greedy-query")
 
@@ -195,7 +205,7 @@ class _Doubts:
         if spent > MONTH_EPSILON:
             how = f" ({times} times {epsilon(role.budget.epsilon)})" if times > 1 else ""
             what = f"role `{role.name}` may spend epsilon {epsilon(spent)} in a month{how}: whoever gives even odds"
-            what += f" that a person is in the data may give {odds(spent)} after it"
+            what += f" that a person is in the data {belief(spent)} after it"
             fix = "write a budget that is at most 20 a month; 1 to 10 is usual"
             yield self._at([("roles", role.name, "budget")], what, fix, "greedy-role")
 
@@ -349,15 +359,10 @@ class _Doubts:
         """A unit of one column where a tenant is part of the key as well: the people of one number are taken for one."""
         policy, shape = self.loaded.policy, self._shape(table.name)
         column = policy.unit_column
-        if (
-            table.name != policy.unit_table
-            or shape is None
-            or policy.unit_parts
-            or (column,) in (shape.primary_key, *shape.unique)
-        ):
+        if shape is None or table.name != policy.unit_table or policy.unit_parts or column not in shape.primary_key:
             return
         rest = [name for name in shape.primary_key if name != column]
-        if column not in shape.primary_key or tenant(column) or not any(map(tenant, rest)):
+        if tenant(column) or (column,) in shape.unique or not any(map(tenant, rest)):
             return
         together = ", ".join(f"{table.name}.{written(name)}" for name in shape.primary_key)
         what = f"`{column}` is the privacy unit, and one part of the key of `{table.name}`: people who "

@@ -15,7 +15,7 @@ from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
 from dpproxy.policy.names import plural, quote_name
 from dpproxy.policy.unit_forms import others_named
-from dpproxy.review.doubts import delta, epsilon, odds
+from dpproxy.review.doubts import belief, delta, epsilon
 from dpproxy.review.verdicts import Answered, Bench
 
 SHOWN = 12  # columns and values named in a sentence
@@ -80,8 +80,8 @@ class _Explained:
         budget, whole = self._role.budget, self._policy.budget
         sentences = [
             f"In {_window(budget)} all users of the role together may spend epsilon {epsilon(budget.epsilon)}.",
-            f"Whoever gives even odds that some {self._policy.unit_name} is in the data, or has a certain property there, may "
-            f"after all of it give at most {odds(budget.epsilon)}.",
+            f"Whoever gives even odds that some {self._policy.unit_name} is in the data, or has a certain property there, "
+            f"after all of it {belief(budget.epsilon)}.",
         ]
         if budget.delta:
             sentences.append(f"This holds but for a chance of {delta(budget.delta)}, one in {ATTO // budget.delta:,}.")
@@ -140,7 +140,7 @@ class _Explained:
     def _bounds(self, table: TablePolicy, unit: str) -> str:
         rows, groups = table.bounds.rows, table.bounds.groups
         if table.bounds.whole:
-            return f"Over all groups together a {unit} weighs no more than {rows} rows in one."
+            return f"One {unit} counts like at most {rows} rows in all; the rows of more active {self._units} count for less."
         where = f", and in at most {groups} groups" if groups is not None else ""
         return f"A {unit} counts with at most {rows} rows in a group{where}."
 

@@ -105,3 +105,21 @@ def test_epsilon_is_spent_and_recorded(source: Path) -> None:
     said = RUN.invoke(commands, ["budget", str(out), "--state", str(state)])
     dataset = next(line.split("\t") for line in said.stdout.splitlines() if line.startswith("dataset\t"))
     assert 9.9 < float(dataset[3]) <= 10, said.stdout
+
+
+@pytest.mark.parametrize("flag", ["--public", "--leave-out"])
+def test_whom_to_protect_is_not_given_away(source: Path, flag: str) -> None:
+    """A table that is public or left out names no unit, whether by its name or by the author's word."""
+    with duckdb.connect(str(source)) as database:
+        database.execute("CREATE TABLE users (user_id INTEGER PRIMARY KEY)")
+    out = source.with_name("other.yaml")
+    said = RUN.invoke(policy_app, ["init", str(source), "--out", str(out), "--yes", flag, "users"])
+    assert said.exit_code == 0, said.output
+    assert load_file(out).policy.unit_table != TableName("public", "users")
+    out.unlink()
+    with pytest.raises(PolicyError, match="names the people to protect"):
+        RUN.invoke(
+            policy_app,
+            ["init", str(source), "--out", str(out), "--yes", flag, "users", "--unit", "users.user_id"],
+            catch_exceptions=False,
+        )

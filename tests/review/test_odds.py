@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dpproxy.amounts import ATTO, MICRO
-from dpproxy.review.doubts import delta, epsilon, odds
+from dpproxy.review.doubts import belief, delta, epsilon, odds
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,11 @@ def test_odds_are_the_exponential() -> None:
 
 def test_amounts() -> None:
     assert (epsilon(100_000), epsilon(10 * MICRO), delta(ATTO // 10**6)) == ("0.1", "10", "0.000001")
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"),
+    [(1, "may give 2.7 to 1"), (10, "may give 22,000 to 1 (practically certain)"), (40, "may be certain")],
+)
+def test_what_somebody_may_believe(amount: int, words: str) -> None:
+    assert belief(amount * MICRO) == words
