@@ -33,6 +33,10 @@ ROLES = re.compile(
 _SUFFIX = re.compile(r"_?(?:id|key|no|nr|num|number)$", re.IGNORECASE)
 WORD = 3
 """Letters that a key's name must have beside its ending, to be taken for the same word elsewhere: card in card_no."""
+_REFERENCE = re.compile(r"_(?:id|key|sk)$", re.IGNORECASE)
+"""Ends the names of numbers of rows elsewhere: that of an address may be a shop's."""
+_OF_THINGS = re.compile(r"(?:^|_)(?:descriptions?|comments?|remarks?)$", re.IGNORECASE)
+"""Free text that things have as often as people: of a product, of a region."""
 SHARE = 0.5
 """Part of a column's distinct values that are ids: from here on the column holds ids."""
 COVERED = 0.1
@@ -65,9 +69,9 @@ def _by_names(catalog: Catalog, private: Set[TableName], unit: Column, table: Ca
     for column in table.columns:
         if doubts.names_people(column.name) or ROLES.search(column.name):
             yield f"`{column.name}` is called like an id of people"
-        elif doubts.personal(column.name):
+        elif doubts.personal(column.name) and not _REFERENCE.search(column.name):
             yield f"`{column.name}` is called like what finds a person"
-        elif doubts.free_text(column.name):
+        elif doubts.free_text(column.name) and not _OF_THINGS.search(column.name):
             yield f"`{column.name}` is called like free text"
 
 
