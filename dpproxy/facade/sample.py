@@ -29,6 +29,7 @@ Places = npt.NDArray[np.int64]
 WORDS = 30  # different texts of a column that declares none
 NULLS = 0.05  # part of the rows of a column whose NULLs are a group
 _DAYS = (dt.datetime(2024, 1, 1), dt.datetime(2024, 12, 31))
+_DAY = len("2024-01-01")
 _INTEGERS = ("int2", "int4", "int8")
 _NUMBERS = (*_INTEGERS, "numeric", "float4", "float8")
 _TIMES = ("date", "timestamp", "timestamptz")
@@ -55,7 +56,8 @@ class _Made:
 def sample(
     policy: Policy, catalog: Catalog, publics: Mapping[TableName, pa.Table], size: Size
 ) -> Iterator[tuple[CatalogTable, pa.Table]]:
-    """Yield the tables of a policy, columns by their catalog names. `publics`: the public tables' rows, which are taken over."""
+    """Yield the tables of a policy as the backend has them, columns by their catalog names; keys of several columns are there as
+    well. `publics`: the public tables' rows, which are taken over."""
     for name, rows in publics.items():
         yield catalog.tables[name], rows
     maker = _Maker(policy, catalog, publics, size)
@@ -78,6 +80,14 @@ def _told_apart(shape: CatalogTable, columns: dict[str, list[Any]]) -> None:
             columns[name] = [identifier(known.type if known is not None else "text", 0)] * len(columns[column.name])
         if whole:
             columns[whole[-1]] = columns[column.name]
+
+
+def _shown(column: CatalogColumn, columns: Mapping[str, list[Any]]) -> list[Any]:
+    """The values of a column; of a key of several columns the text that stands for them (`policy.joined_keys`)."""
+    if not column.parts:
+        return columns[column.name]
+    parts = [[str(v)[: _DAY if part.day else None] for v in columns[part.column]] for part in column.parts]
+    return [":".join([f"{len(text)}:{text}" for text in row]) for row in zip(*parts, strict=True)]
 
 
 def rows_of_own_keys(table: TablePolicy, columns: Mapping[str, Sequence[Any]]) -> list[int]:
@@ -135,8 +145,8 @@ class _Maker:
         made.columns = {name: [values[i] for i in first] for name, values in made.columns.items()}
         return pa.table(
             {
-                column.name: pa.array([None if v is None else str(v) for v in made.columns[column.name]], pa.string())
-                for column in stored(shape).columns
+                column.name: pa.array([None if v is None else str(v) for v in _shown(column, made.columns)], pa.string())
+                for column in shape.columns
             }
         )
 
