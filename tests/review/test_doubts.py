@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.load import read_text
 from dpproxy.review.doubts import doubts
+from dpproxy.table_terms import TableName
 from tests.authoring.worlds import BASE, VERIFIER
 
 
@@ -40,3 +42,33 @@ def test_a_good_policy_has_none_with_or_without_shapes() -> None:
 def test_no_shape_no_word_of_types() -> None:
     """Whether a column is a number is not known from the file."""
     assert codes(BASE.replace("born: { range: [1920, 2010] }", "born: {}")) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "unique", "unit", "expected"),
+    [
+        (("tenant", "user_no"), (), "user_no", 1),
+        (("user_no", "company_id"), (), "user_no", 1),
+        (("tenant", "user_no"), (("user_no",),), "user_no", 0),  # the number is one person's in all of them
+        (("tenant", "user_no"), (), "tenant", 0),  # all people of a tenant together are meant
+        (("user_no", "course"), (), "user_no", 0),  # rows of one person each
+        (("user_no",), (), "user_no", 0),
+    ],
+)
+def test_half_a_key(key: tuple[str, ...], unique: tuple[tuple[str, ...], ...], unit: str, expected: int) -> None:
+    text = f"""
+version: 1
+dataset: saas
+backend: {{ duckdb: d.duckdb }}
+privacy_unit: {{ name: user, key: members.{unit} }}
+budget: {{ epsilon: 1, delta: 0, every: never }}
+tables: {{ members: {{ unit: {unit}, unique: false, bounds: {{ rows: 3 }}, columns: {{ {unit}: unit }} }} }}
+roles: {{ analyst: {{ budget: {{ epsilon: 1, delta: 0, every: never }}, query: {{ epsilon: 0.1, max_epsilon: 1 }} }} }}
+users: {{ ada: {{ role: analyst, password: "{VERIFIER}" }} }}
+"""
+    name = TableName("public", "members")
+    columns = tuple(CatalogColumn(c, c, "int4", nullable=False) for c in dict.fromkeys((*key, unit)))
+    catalog = Catalog({name: CatalogTable(name, ("main", "members"), columns, key, unique)})
+    found = [p for p in doubts(read_text(text, "p.yaml", Path("/data"), {}), catalog) if p.code == "half-key"]
+    assert len(found) == expected
+    assert all(f"write `key: [members.{key[0]}, members.{key[1]}]`" in p.fix for p in found)
