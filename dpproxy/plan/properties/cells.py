@@ -144,7 +144,7 @@ def _of_text(call: Call, column: Column) -> Step | None:
 
 
 def _written(expr: Expr, column: Column) -> bool:
-    """Whether its text begins with year, month, day and hour: of a date there are no hours, and none are told from others."""
+    """Whether its text begins with year, month, day and hour: of a date there are no hours to differ."""
     return expr.type in ("timestamp", "timestamptz") and _plain(expr, column) and isinstance(column.domain, SeriesDomain)
 
 
