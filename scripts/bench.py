@@ -3,8 +3,8 @@
 usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [speed] [tpch] [growth] [postgres]
        [extract] [neighbours] [honesty] [charges] [analysts] [engines] [report]
        [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N]
-       [--corpus FILE.jsonl] [--data-sets A,B] [--verbose] [--case TEXT] [--queries A,B] [--data FOLDER] [--processes N]
-       [--analysts N] [--minutes N] [--rows N] [--spark sc://HOST:PORT] [--flushes 0,2,5]
+       [--corpus FILE.jsonl] [--data-sets A,B] [--bounds A,B] [--verbose] [--case TEXT] [--queries A,B]
+       [--data FOLDER] [--processes N] [--analysts N] [--minutes N] [--rows N] [--spark sc://HOST:PORT] [--flushes 0,2,5]
        default: everything up to aggregate; the others take long, and most need the shared material
 
 A machine's speed changes from minute to minute; the ratio of two neighbours in time changes little. So each round
@@ -154,7 +154,7 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
     if "neighbours" in parts:
         bench_neighbours.neighbours(policy, options.seconds, options.case)
     if "honesty" in parts:
-        bench_honesty.honesty(options.corpus, options.data_sets, options.verbose)
+        bench_honesty.honesty(options.corpus, options.data_sets, options.verbose, options.bounds)
     if "charges" in parts:
         bench_ledger.charges(work, options)
     if "analysts" in parts:
@@ -210,6 +210,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10, help="for analysts")
     parser.add_argument("--rows", type=int, default=10_000_000, help="at most, for engines")
     parser.add_argument("--spark", default="", metavar="sc://HOST:PORT", help="for engines; it reads the files of this machine")
+    parser.add_argument(
+        "--bounds", default="", metavar="A,B", help="own, rows, groups: of the policies, for honesty; default: all"
+    )
     parser.add_argument("--verbose", action="store_true", help="each cell that an interval misses, for honesty")
     options = parser.parse_args()
     if unknown := set(options.parts) - set(PARTS):

@@ -1,6 +1,8 @@
 """How often what is stated of an error is true: every numeric cell of the corpus's answers, beside the exact answer.
 
 Knows: the corpus (in the shared material, not in this repository), its policies, both servers as a client. Must not know: plans.
+Each data set is asked under its own policy, and under two more: with `rows: 10` and with `{rows_per_group: 2, groups: 10}` on
+every table that can have several rows of a person, and the greatest number of rows that a person has as `rows_at_most`.
 Of each statement that is answered, each output that holds an aggregate is asked for with `dpproxy.low` and `dpproxy.high` around
 it, and the same SQL is run by the engine itself on the data, without any bound (`exact`, `generous.seen`). Where the outermost
 SELECT is about released rows, the SELECTs below it that measure are asked by themselves.
@@ -14,6 +16,7 @@ window functions sums of aggregates are looked at, others are made of other rows
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -30,9 +33,13 @@ import duckdb
 import psycopg
 import sqlglot
 from exact import Direct, Row, direct, order, plain, readings, unnested
+from generous import Place, places
+from ruamel.yaml import YAML
 from sqlglot import exp
 
 from dpproxy.plan.intervals.window_sums import window_sum
+from dpproxy.policy.load import load_file
+from dpproxy.policy.model import TablePolicy
 from dpproxy.serve.launch import Proxy, launched
 from dpproxy.sql.dialect import FaithfulPostgres
 from dpproxy.sql.trees import function_name, is_aggregate
@@ -40,6 +47,8 @@ from dpproxy.sql.trees import function_name, is_aggregate
 POLICIES = Path(__file__).resolve().parent.parent / "tests" / "corpus" / "policies"
 PATIENCE = 60  # seconds for a statement
 EPSILONS = ("0.1", "1")
+VARIANTS: dict[str, dict[str, int] | None] = {"own": None, "rows": {"rows": 10}, "groups": {"rows_per_group": 2, "groups": 10}}
+"""What becomes of the bounds of each policy, by name."""
 TOLERANCE = 1e-6  # relative: sums of doubles differ in their last digits
 ADDED, OTHERS = re.compile(r"(?i)\b(count|sum)\("), re.compile(r"(?i)\b(avg|min|max|stddev\w*|var\w*|\w*cont|\w*disc)\(|/")
 """Of a group that is not in the data, counts and sums are 0, and others nothing at all."""
@@ -361,8 +370,9 @@ def _holds_value(low: float | None, high: float | None, true: float) -> bool:
 # --- the table
 
 
-def honesty(corpus: Path, asked: str, verbose: bool) -> int:
-    """Print a line for each data set and epsilon, then all. Returns the exit status."""
+def honesty(corpus: Path, asked: str, verbose: bool, bounds: str = "") -> int:
+    """Print a line for each data set and epsilon, then all, of each kind of `bounds` (VARIANTS, by comma; all where none is
+    named). Returns the exit status."""
     if not corpus.is_file():
         print(f"honesty: no corpus at {corpus}", file=sys.stderr)
         return 1
@@ -375,21 +385,68 @@ def honesty(corpus: Path, asked: str, verbose: bool) -> int:
         "data set\tepsilon\tstatements\tcells\theld\tof two-sided\tone-sided\ttold in words\tits noise stated\twithout error\t"
         "missing rows\twidth\tstatements nine in ten of whose cells are held\tof those with an end"
     )
+    for kind in bounds.split(",") if bounds else VARIANTS:
+        print(f"bounds: {VARIANTS[kind] or 'as each policy has them'}")
+        _all(names, able, verbose, VARIANTS[kind])
+    return 0
+
+
+def _all(names: Sequence[str], able: Sequence[dict[str, Any]], verbose: bool, bounds: dict[str, int] | None) -> None:
     whole: dict[str, list[Tally]] = {epsilon: [] for epsilon in EPSILONS}
     for name in names:
-        for epsilon, tallies in _data_set(name, [e for e in able if e["dataset"] == name], verbose).items():
+        for epsilon, tallies in _data_set(name, [e for e in able if e["dataset"] == name], verbose, bounds).items():
             print(f"{name}\t{epsilon}\t{line(tallies)}", flush=True)
             whole[epsilon] += tallies
     every = [tally for tallies in whole.values() for tally in tallies]
     for epsilon, tallies in (*whole.items(), ("both", every)):
         print(f"all\t{epsilon}\t{line(tallies)}")
-    return 0
 
 
-def _data_set(name: str, entries: Sequence[dict[str, Any]], verbose: bool) -> dict[str, list[Tally]]:
+def varied(policy: Path, database: Path, bounds: dict[str, int], folder: Path) -> Path:
+    """Write a policy with other bounds on all tables that have some, and what the data have as `rows_at_most`, rounded up."""
+    yaml = YAML()
+    rules = yaml.load(policy.read_text())
+    loaded = load_file(policy).policy
+    with duckdb.connect(str(database), read_only=True) as connection:
+        place = places(connection)
+        for name, table in loaded.tables.items():
+            written = next((rules["tables"][key] for key in (str(name), name.name) if key in rules["tables"]), None)
+            if table.public or table.one or written is None:
+                continue
+            written["bounds"] = dict(bounds)
+            if (most := _greatest(connection, table, place)) is not None:
+                written["rows_at_most"] = rounded_up(most)
+    made = folder / policy.name
+    with made.open("w") as out:
+        yaml.dump(rules, out)
+    return made
+
+
+def rounded_up(number: int) -> int:
+    """Return the next of 1, 2, 5, 10, 20, ...: nobody knows a number of the data exactly for public reasons."""
+    power: int = 10 ** (len(str(number)) - 1)
+    return next(power * digit for digit in (1, 2, 5, 10) if power * digit >= number)
+
+
+def _greatest(connection: duckdb.DuckDBPyConnection, table: TablePolicy, place: Place) -> int | None:
+    """The most rows of a person; None of a table without rows."""
+    assert table.unit is not None
+    joins = [f"FROM {place(table.name)} AS t0"]
+    for i, step in enumerate(table.unit.steps):
+        joins.append(f'JOIN {place(step.target)} AS t{i + 1} ON t{i}."{step.column}" = t{i + 1}."{step.target_column}"')
+    unit = f't{len(table.unit.steps)}."{table.unit.column}"'
+    each = f"SELECT count(*) AS n {' '.join(joins)} WHERE {unit} IS NOT NULL GROUP BY {unit}"
+    return (connection.execute(f"SELECT max(n) FROM ({each})").fetchone() or (None,))[0]
+
+
+def _data_set(
+    name: str, entries: Sequence[dict[str, Any]], verbose: bool, bounds: dict[str, int] | None
+) -> dict[str, list[Tally]]:
     found: dict[str, list[Tally]] = {epsilon: [] for epsilon in EPSILONS}
-    policy, database = POLICIES / f"{name}.yaml", Path(os.environ["DPPROXY_CORPUS"]) / f"{name}.duckdb"
-    with tempfile.TemporaryDirectory(prefix="dpproxy-honesty-") as folder, launched([policy], Path(folder) / "state") as proxy:
+    own, database = POLICIES / f"{name}.yaml", Path(os.environ["DPPROXY_CORPUS"]) / f"{name}.duckdb"
+    with tempfile.TemporaryDirectory(prefix="dpproxy-honesty-") as folder, contextlib.ExitStack() as stack:
+        policy = varied(own, database, bounds, Path(folder)) if bounds is not None else own
+        proxy = stack.enter_context(launched([policy], Path(folder) / "state"))
         asked = Asked(name, proxy, database, policy)
         for epsilon in EPSILONS:
             asked.at(epsilon)

@@ -44,6 +44,12 @@ OBJECTS = (
 )
 
 
+def places(database: duckdb.DuckDBPyConnection) -> Place:
+    """Return how tables are named in a database that is connected to."""
+    (catalog,) = database.execute("SELECT current_database()").fetchone() or ("",)
+    return _place(database, catalog)
+
+
 def _place(database: duckdb.DuckDBPyConnection, catalog: str) -> Place:
     """The names of tables in a DuckDB file, whose `main` is `public` to analysts too."""
     found = [(schema, name) for schema, name, _ in database.execute(OBJECTS.format(catalog)).fetchall()]

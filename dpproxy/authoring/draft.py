@@ -209,6 +209,7 @@ class _Draft:
         todo = "" if decided else "TODO how much of one unit an answer may contain"
         comment = "; ".join(filter(None, (todo, self._decisions.origins.get(name))))
         yield f"    bounds: {{ rows_per_group: {rows}, groups: {groups} }}" + (f"  # {comment}" if comment else "")
+        yield "    # rows_at_most: the most rows that one unit can have, for public reasons; it closes intervals above"
 
     def _column(self, table: CatalogTable, link: Link, column: CatalogColumn) -> str:
         place = (table.name, column.name)

@@ -88,6 +88,7 @@ class _Counts:
         yield self._null_units(table, table.unit)
         if not table.one:
             yield self._cut(table, table.unit)
+            yield self._greatest(table, table.unit)
         for column in table.columns.values():
             shape = self.catalog.tables[table.name].column(column.name)
             if column.role is not ColumnRole.PLAIN or shape is None:
@@ -164,6 +165,31 @@ class _Counts:
             return self._problem(("bounds", str(table.name)), what, "raise the bound for less of this and more noise", "data-cut")
 
         return Question((over, f"SELECT COUNT(*) FROM ({each}) AS e", lost, whole), told)
+
+    def _greatest(self, table: TablePolicy, path: UnitPath) -> Question:
+        """The most rows of a unit: whether `rows_at_most` is true, and what it could be where it is not written."""
+        source, unit = self._source(table, path)
+        stated, name = table.rows_at_most, self.loaded.policy.unit_name
+        each = f"SELECT COUNT(*) AS n FROM {source} WHERE {unit} IS NOT NULL GROUP BY {unit}"
+        bound = stated if stated is not None else table.bounds.rows
+        over = f"SELECT COUNT(*) FROM ({each}) AS e WHERE n > {bound}"
+
+        def told(found: Numbers) -> Problem | None:
+            if found[0] <= bound or (stated is None and not table.bounds.whole):
+                return None
+            if stated is None:
+                what = f"a {name} has up to {found[0]:,} rows in `{table.name}`, and intervals of counts and sums are open above"
+                fix = "write `rows_at_most` with a number that is larger for reasons that are public, and they are closed"
+                return self._problem(("bounds", str(table.name)), what, fix, "data-open")
+            what = (
+                f"{percent(found[1], found[2])} of {name}s have more than `rows_at_most: {stated}` rows in `{table.name}`, up to "
+            )
+            what += f"{found[0]:,}: intervals do not reach as far up as they say"
+            fix = "write a larger number, for reasons that are public"
+            return self._problem(("rows_at_most", str(table.name)), what, fix, "data-beyond-rows")
+
+        most = f"SELECT CAST(COALESCE(MAX(n), 0) AS BIGINT) FROM ({each}) AS e"
+        return Question((most, over, f"SELECT COUNT(*) FROM ({each}) AS e"), told)
 
     def _undeclared(self, table: TablePolicy, column: ColumnPolicy, shape: CatalogColumn) -> Question:
         source = _comparable(column_source(self.catalog, table.name, column.name, QUOTE[self.dialect]), shape)

@@ -95,7 +95,8 @@ class TablePolicy:
     `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
     values together are those of one row at most (checked likewise). `reviewed`: when, and by whom, a public table was found to be
     about nobody; empty where nobody says so. `joined`: keys of several columns, by the name of the one column that stands for
-    them (`policy.joined_keys`). `unprotected`: columns by which a row names further units, which it is not counted for."""
+    them (`policy.joined_keys`). `unprotected`: columns by which a row names further units, which it is not counted for.
+    `rows_at_most`: rows that a unit has, taken as true; None: not stated."""
 
     name: TableName
     unit: UnitPath | None
@@ -106,6 +107,7 @@ class TablePolicy:
     reviewed: str = ""
     joined: Mapping[str, tuple[KeyPart, ...]] = field(default_factory=dict)
     unprotected: tuple[str, ...] = ()
+    rows_at_most: int | None = None
 
     @property
     def public(self) -> bool:

@@ -35,7 +35,8 @@ Code = Literal[
     "open-decision",
     "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
     "half-key", "second-unit", "unkept-key", "unreachable", "unused-role", "whole-budget",
-    "data-beyond-range", "data-cut", "data-null-unit", "data-public-ids", "data-small", "data-undeclared",
+    "data-beyond-range", "data-beyond-rows", "data-cut", "data-null-unit", "data-open", "data-public-ids", "data-small",
+    "data-undeclared",
 ]  # fmt: skip
 
 
@@ -106,6 +107,8 @@ CODES: Mapping[Code, Kind] = {
     "unused-role": Kind("note", "No user has the role."),
     "whole-budget": Kind("warning", "One role may spend the budget that is for all roles."),
     "data-beyond-range": Kind("warning", "Values of the data lie beyond the declared range.", True),
+    "data-beyond-rows": Kind("warning", "People of the data have more rows than `rows_at_most` says.", True),
+    "data-open": Kind("note", "Nothing says how many rows a person has at most: intervals are open above.", True),
     "data-cut": Kind("warning", "Bounds cut rows or groups of people in the data.", True),
     "data-null-unit": Kind("warning", "Rows of the data belong to nobody.", True),
     "data-public-ids": Kind("error", "A public table holds ids of people in the data.", True),

@@ -69,6 +69,14 @@ TABLE = Part(
             "Larger bounds mean more noise; contributions beyond them are cut or scaled down, and missing from answers.",
             {"rows": 50},
         ),
+        "rows_at_most": PolicyKey(
+            "The most rows that one unit has in this table. It is taken as true, as ranges are; `policy check --data` says what "
+            "it is.",
+            COUNT,
+            "Adds no noise. It closes intervals above: what bounds cut is then at most the units that noise may hide, times it. "
+            "Rows of a unit beyond it are missed without a word.",
+            400,
+        ),
         "columns": PolicyKey(
             "Columns that analysts may use. In a private table a column not listed is hidden.",
             named(part_ref("column")),

@@ -41,6 +41,7 @@ class _Draft:
     keys: tuple[tuple[str, ...], ...]
     reviewed: str = ""
     unprotected: tuple[str, ...] = ()
+    at_most: int | None = None
 
     @property
     def column(self) -> str | None:
@@ -80,7 +81,7 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     public, reviewed = _public(reader, keys["public"]) if "public" in keys else (False, "")
     columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), bool(public))
     if public:
-        for key in ("unit", "unprotected", "unique", "keys", "bounds"):
+        for key in ("unit", "unprotected", "unique", "keys", "bounds", "rows_at_most"):
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
@@ -98,7 +99,8 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     listed = _keys(reader, name, keys["keys"], columns) if "keys" in keys else ()
     reader.positions["unprotected", str(name)] = keys["unprotected"].at if "unprotected" in keys else at
     others = read_unprotected(reader, keys["unprotected"], name, unit.column) if "unprotected" in keys else ()
-    return _Draft(name, at, False, unit, unit_at, unique, bounds, bounds_at, columns, listed, unprotected=others)
+    at_most = _rows_at_most(reader, name, keys["rows_at_most"], unique) if "rows_at_most" in keys else None
+    return _Draft(name, at, False, unit, unit_at, unique, bounds, bounds_at, columns, listed, unprotected=others, at_most=at_most)
 
 
 def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
@@ -139,6 +141,14 @@ def _keys(reader: Reader, table: TableName, node: Node, columns: Entries[str, Co
     if found:
         reader.positions["keys", str(table)] = node.at
     return tuple(found.values())
+
+
+def _rows_at_most(reader: Reader, table: TableName, node: Node, unique: bool | None) -> int | None:
+    reader.positions["rows_at_most", str(table)] = node.at
+    if unique:
+        what = f"table `{table}` has at most one row per unit, and has `rows_at_most`"
+        reader.problem(node.at, what, "remove `rows_at_most`, or `unique: true`", "bounds")
+    return reader.integer(node, "rows_at_most", 1, MAX_BOUND)
 
 
 def _bounds(reader: Reader, node: Node) -> Bounds | None:
@@ -186,8 +196,10 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     _roles(reader, draft, path, doubtful or (keyed is not None and unit is not None and keyed.column != unit[1]))
     _references(reader, draft, drafts)
     joined = _joined(draft, drafts)
-    columns = _with_joined(draft, path, joined)
-    return TablePolicy(draft.name, path, one, bounds, columns, draft.keys, joined=joined, unprotected=draft.unprotected)
+    shown, at_most = _with_joined(draft, path, joined), 1 if one else draft.at_most
+    return TablePolicy(
+        draft.name, path, one, bounds, shown, draft.keys, joined=joined, unprotected=draft.unprotected, rows_at_most=at_most
+    )
 
 
 def _joined(draft: _Draft, drafts: Entries[TableName, _Draft]) -> dict[str, tuple[KeyPart, ...]]:

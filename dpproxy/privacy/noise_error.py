@@ -34,6 +34,14 @@ def told_half(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
     return half_width(basis, confidence if basis.steps == 1 else 1 - CHOSEN * (1 - confidence), cells)
 
 
+def step_half(basis: Basis, confidence: Fraction, cells: int = 1) -> float:
+    """Return the same of a basis of several steps in parts of a grid unit, not rounded up: it grows with every step."""
+    confidence = 1 - CHOSEN * (1 - confidence)
+    if cells == 1:
+        return noise_tail.interval(basis.mechanism, basis.scale, confidence) / basis.fine
+    return _summed(basis, confidence, cells)
+
+
 GROWTH = "sqrt((power(4::float8, {} + 1) - 1) / 3)"
 
 
@@ -54,9 +62,13 @@ def half_width(basis: Basis, confidence: Fraction, cells: int = 1) -> int:
     if cells == 1:
         half = noise_tail.interval(basis.mechanism, basis.scale, confidence)
         return half if basis.fine == 1 else math.ceil(Fraction(half, basis.fine) + Fraction(1, 2))  # and it is rounded
+    return math.ceil(_summed(basis, confidence, cells))
+
+
+def _summed(basis: Basis, confidence: Fraction, cells: int) -> float:
     z = normal_point(confidence)
     z += (z**3 - 3 * z) / 24 * excess(basis, cells)
-    return math.ceil(z * deviation(basis, cells))
+    return z * deviation(basis, cells)
 
 
 def normal_point(confidence: Fraction) -> float:

@@ -138,11 +138,13 @@ class _Explained:
         return Section(f"Table {table.name}", tuple(sentences), (head, *rows) if rows else ())
 
     def _bounds(self, table: TablePolicy, unit: str) -> str:
-        rows, groups = table.bounds.rows, table.bounds.groups
+        rows, groups, most = table.bounds.rows, table.bounds.groups, table.rows_at_most
+        stated = f" The policy states that no {unit} has more than {most} rows." if most is not None else ""
         if table.bounds.whole:
-            return f"One {unit} counts like at most {rows} rows in all; the rows of more active {self._units} count for less."
+            counts = f"One {unit} counts like at most {rows} rows in all; the rows of more active {self._units} count for less."
+            return counts + stated
         where = f", and in at most {groups} groups" if groups is not None else ""
-        return f"A {unit} counts with at most {rows} rows in a group{where}."
+        return f"A {unit} counts with at most {rows} rows in a group{where}.{stated}"
 
     def _domain(self, column: ColumnPolicy) -> str:
         return f"{column.name} ({len(column.values or ())} declared values)"

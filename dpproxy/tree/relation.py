@@ -163,13 +163,19 @@ class ContributionLimits:
     """One unit contributes no more to the relation: `rows` in any group, `groups` reached (None: all there can be).
 
     `whole`: in all its groups together it weighs no more than `rows` in one (`policy.model.Bounds`). `by`: the bounds of the
-    policy, or of the session, that these come from, as a reader knows them.
+    policy, or of the session, that these come from, as a reader knows them. `greatest`: the most rows that a unit has there at
+    all, by the policy's word; None: not known. No promise rests on it.
     """
 
     rows: int
     groups: int | None
     whole: bool = False
     by: tuple[str, ...] = field(default=(), compare=False)
+    greatest: int | None = None
+
+
+SINGLE = ContributionLimits(1, 1, greatest=1)
+"""Of a relation of one row a unit, or one that repeats no row of what it is joined with."""
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,27 @@ def test_everything_is_counted(said: dict[str, str]) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ("", "data-open:18: a customer has up to 43 rows in `orders`, and intervals of counts and sums are open above"),
+        (
+            "    rows_at_most: 20\n",
+            "data-beyond-rows:19: 5 % of customers have more than `rows_at_most: 20` rows in `orders`, up to 43",
+        ),
+        ("    rows_at_most: 43\n", ""),
+    ],
+)
+def test_the_greatest_number_of_rows_is_told(stated: str, said: str, tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
+        connection.execute(TABLES + FACTS)
+    text, path = BASE.replace("VERIFIER", VERIFIER), tmp_path / "p.yaml"
+    line = next(line for line in text.splitlines(keepends=True) if "rows_per_group: 10" in line)
+    path.write_text(text.replace(line, "    bounds: { rows: 10 }\n" + stated, 1))
+    found = [p for p in asyncio.run(findings([path], Depth.DATA)) if p.code in ("data-open", "data-beyond-rows")]
+    assert [f"{p.code}:{p.line}: {p.what}"[: len(said)] for p in found] == [said][: bool(said)]
+
+
 def test_delta_against_people(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "shop.duckdb")) as connection:
         connection.execute(TABLES + "INSERT INTO customers (customer_id) SELECT 100 + i FROM range(9980) AS t(i)")

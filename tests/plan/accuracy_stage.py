@@ -84,6 +84,9 @@ class Stage:
         (value,) = self._data.execute(sql).fetchone() or ()
         return float(value)
 
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._data.execute(sql).fetchall()
+
     def plan(self, sql: str, mechanism: Mechanism = "laplace", policy: str = "shop", **settings: str) -> Plan:
         given = replace(plan_harness.policy(policy), mechanism=mechanism)
         return plan_harness.plan(sql, self.catalog, given, **{"dpproxy__epsilon": EPSILON, **settings})

@@ -25,6 +25,13 @@ def test_units_and_bounds() -> None:
     assert products.columns == {}
 
 
+def test_the_greatest_number_of_rows_is_stated_or_one_or_nobody_s_word() -> None:
+    """A table of one row a unit has one at most; of others the policy says it, or nothing is known."""
+    text = GOOD.replace("    bounds: { rows_per_group: 10, groups: 5 }", "    bounds: { rows: 10 }\n    rows_at_most: 400")
+    customers, orders, items, products = loaded(text).policy.tables.values()
+    assert [t.rows_at_most for t in (customers, orders, items, products)] == [1, 400, None, None]
+
+
 LONG = """  lines:
     unit: { via: order_items.product_id }
     bounds: { rows: 7 }

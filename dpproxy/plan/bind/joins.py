@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.plan.bind.mandatory_matches import always_matched
@@ -20,6 +21,7 @@ from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities, 
 from dpproxy.plan.properties.fanout import MOST, overall_limits
 from dpproxy.tree.expr import Call, Column, Expr, InQuery, Ref, Relation, conjunction, conjuncts, has_subquery, references
 from dpproxy.tree.relation import (
+    SINGLE,
     Contribution,
     ContributionLimits,
     Filter,
@@ -120,7 +122,7 @@ def _looked_up(parts: list[Rows], conditions: Sequence[Expr]) -> list[Rows]:
     while waiting:
         ready = [i for i in waiting if all(classes.find(k) in fixed for k in parts[i].keyed)]
         for i in ready:
-            found[i] = parts[i].limited(ContributionLimits(1, 1))
+            found[i] = parts[i].limited(SINGLE)
         ready = ready or waiting[:1]
         fixed |= {classes.find(k) for i in ready for k in _ids(parts[i])}
         waiting = [i for i in waiting if i not in ready]
@@ -220,7 +222,7 @@ def _follow_paths(parts: list[Rows], equal: list[tuple[Column, Column]]) -> None
                 targets = {c.id for t, c, n in parent.identity.tables if t == pending.target and n == pending.target_column}
                 if any(_joins(pending.column.id, targets, pair) for pair in equal):
                     parts[i] = part.of_parent(parent.unit)
-                    parts[j] = parent if parent.one else parent.limited(ContributionLimits(1, 1))
+                    parts[j] = parent if parent.one else parent.limited(SINGLE)
                     changed = True
                     break
 
@@ -243,13 +245,16 @@ def _unrelated(context: Context) -> Refusal:
 def summed_limits(a: ContributionLimits, b: ContributionLimits) -> ContributionLimits:
     """Return bounds of the rows of two relations together."""
     groups = None if a.groups is None or b.groups is None else min(a.groups + b.groups, MOST)
-    return ContributionLimits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole, _names(a, b))
+    greatest = None if a.greatest is None or b.greatest is None else a.greatest + b.greatest
+    return ContributionLimits(min(a.rows + b.rows, MOST), groups, a.whole or b.whole, _names(a, b), greatest)
 
 
 def _limits(private: list[Rows]) -> ContributionLimits:
     """One unit's rows multiply in a many-to-many join; a parent on the path of its child was set to (1, 1)."""
     rows, groups = 1, 1
     unlimited = False
+    known = [1 if part.one else part.limits.greatest for part in private]
+    greatest = None if None in known else prod(n for n in known if n is not None)
     for part in private:
         rows = min(rows * part.limits.rows, MOST)
         if part.limits.groups is None:
@@ -257,7 +262,7 @@ def _limits(private: list[Rows]) -> ContributionLimits:
         else:
             groups = min(groups * part.limits.groups, MOST)
     whole, by = any(part.limits.whole for part in private), _names(*(part.limits for part in private))
-    return ContributionLimits(rows, None if unlimited else groups, whole, by)
+    return ContributionLimits(rows, None if unlimited else groups, whole, by, greatest)
 
 
 def _names(*limits: ContributionLimits) -> tuple[str, ...]:

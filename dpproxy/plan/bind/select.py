@@ -39,6 +39,7 @@ from dpproxy.sql.placement import check_group_key
 from dpproxy.sql.trees import contains_aggregate
 from dpproxy.tree.expr import Agg, Call, Case, Column, Expr, Lit, Ref, ValuesDomain, Win, references, walk
 from dpproxy.tree.relation import (
+    SINGLE,
     Aggregate,
     Contribution,
     ContributionLimits,
@@ -124,7 +125,7 @@ def _first_of_each(queries: Queries, select: exp.Select, rows: Rows, scope: Scop
         if all(isinstance(k, Ref) for k in keys)
         else ()
     )
-    limits = ContributionLimits(1, 1) if one else found.limits
+    limits = SINGLE if one else found.limits
     return Rows(
         node=found.node,
         unit=found.unit,
@@ -242,7 +243,7 @@ def _grouped_rows(
         one=one,
         conditions=conditions_on(rows, known),
         contribution=Contribution(
-            ContributionLimits(1, 1) if one else _grouped_limits(rows, [key for key, _ in keys]),
+            SINGLE if one else _grouped_limits(rows, [key for key, _ in keys]),
             () if rows.private else (beside_groups(rows, node.columns, columns),),
             rows_per_value.grouped(rows, columns),
             keyed=frozenset(c.id for c in columns) if rows.private else frozenset(),

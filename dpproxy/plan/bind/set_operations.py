@@ -29,9 +29,9 @@ from dpproxy.sql.types import common
 from dpproxy.table_terms import same_kind
 from dpproxy.tree.expr import Call, Column, Expr, Lit, Ref, Relation, Taint, ValuesDomain
 from dpproxy.tree.relation import (
+    SINGLE,
     Beside,
     Contribution,
-    ContributionLimits,
     Distinct,
     Identity,
     Project,
@@ -84,7 +84,7 @@ class SetOperation:
             raise self._across_units()
         if self.distinct:
             one = unit is not None and _only_units(sides, results)
-            node, limits = Distinct(rows_node.columns, rows_node), ContributionLimits(1, 1) if one else limits
+            node, limits = Distinct(rows_node.columns, rows_node), SINGLE if one else limits
         known = Contribution(limits, self._beside(node, sides))
         return RowsResult(
             Rows(node=node, unit=unit, one=one, conditions=same, contribution=known, identity=Identity(ids)), outputs
@@ -115,7 +115,7 @@ class SetOperation:
         if unit is None:
             return RowsResult(Rows(node=node, contribution=Contribution(beside=self._beside(node, sides))), outputs)
         one = self.distinct and _only_units(sides, results)
-        limits = ContributionLimits(1, 1) if one else overall_limits(sides[0])
+        limits = SINGLE if one else overall_limits(sides[0])
         same = _unit_equalities(outputs, unit, sides, results)
         ids = Identity(_unit_ids(outputs, *results))
         return RowsResult(

@@ -101,7 +101,8 @@ def _needed(table: TablePolicy, name: str) -> bool:
 
 def _private(table: TablePolicy, scan: Scan, keys: frozenset[int], settings: Settings) -> Rows:
     assert table.unit is not None
-    limits = _tightened(ContributionLimits(table.bounds.rows, table.bounds.groups, table.bounds.whole), settings)
+    bounds = table.bounds
+    limits = _tightened(ContributionLimits(bounds.rows, bounds.groups, bounds.whole, greatest=table.rows_at_most), settings)
     limits = replace(limits, by=() if table.one else (_bound_named(table, limits, settings),))
     by_name = {c.name: c for c in scan.columns}
     identity = Identity(keys, tuple((table.name, c, c.name) for c in scan.columns))

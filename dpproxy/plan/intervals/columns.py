@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpproxy.plan.intervals.ends import column_ends, sum_ends
+from dpproxy.plan.intervals.ends import End, column_ends, sum_ends, whole_ends
 from dpproxy.plan.intervals.numbers import DEVIATION, EXCESS, HALF, NORMAL, TAU, WHOLE
 from dpproxy.plan.intervals.writer import MANY_GROUPS, IntervalWriter
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.privacy.noise_error import GROWTH
+from dpproxy.privacy.noise_error import GROWTH, step_growth
+
+OPEN = "NULL::numeric"
+UNBOUNDED = 2**60
+"""What is released of later steps where nothing is known of them (`mechanisms.step_columns`)."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,12 @@ def error_columns(
         if adjusted is not None:
             calls = (f"{HALF}({m}, {i}, {shares * among}, 1) / {DEVIATION}({m}, {i}, 1)" for m in adjusted.measurements)
             return f"ceil(GREATEST({', '.join(calls)}) * sqrt(w{i}) + {adjusted.rounding - WHOLE})::numeric"
-        return grown(call, i, "ceil({})::numeric")
+        return grown(call, i, "ceil({} + 0.5)::numeric")  # what is drawn in parts of a grid unit is rounded
+
+    def hidden(i: int, shares: int, sign: str) -> str:
+        later, growth = f"sum(x{i})" if summed else f"x{i}", step_growth(made.specs[i].steps(made.bounding) - 1)
+        whole = f"ceil({HALF}({measurement}, {i}, {shares * among}, {cells}) * {growth!r} + {1 + summed * cells})::numeric"
+        return f"CASE WHEN {later} < {UNBOUNDED} THEN GREATEST({sign}{later}, 0) + {whole} END"
 
     def deviation(i: int) -> str:
         if adjusted is not None:
@@ -55,17 +64,26 @@ def error_columns(
     found, among = [], _among(made, writer)
     for i, k in sorted(writer.halves):
         noise, ends = half(i, k), column_ends(made, made.specs[i])
+
+        def width(end: End, sign: str, i: int = i, k: int = k, noise: str = noise) -> str:
+            if end.is_open:
+                return OPEN
+            return hidden(i, k, sign) if end.hidden else noise
+
         low = (
-            "NULL::numeric"
-            if ends.low.is_open
-            else _passed(made, measurement, i, half(i, 2 * k))
-            if made.threshold == i
-            else noise
+            _passed(made, measurement, i, half(i, 2 * k))
+            if made.threshold == i and not ends.low.is_open
+            else width(ends.low, "-")
         )
-        found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{'NULL::numeric' if ends.high.is_open else noise} AS h{i}_{k}"]
+        found += [f"{low} AS g{i}_{k}", f"{noise} AS n{i}_{k}", f"{width(ends.high, '')} AS h{i}_{k}"]
     for i in sorted(writer.sums):
         ends = sum_ends(made, made.specs[i])
         found += [f"{str(not ends.low.is_open).lower()} AS gs{i}", f"{str(not ends.high.is_open).lower()} AS hs{i}"]
+        for letter, ordered in (("a", False), ("o", True)):
+            over = whole_ends(made, made.specs[i], ordered)
+            found += [
+                f"{str(not end.is_open).lower()} AS {width}{letter}{i}" for width, end in (("g", over.low), ("h", over.high))
+            ]
     found += [f"{deviation(i)} AS d{i}" for i in sorted(writer.deviations)]
     mixed = adjusted.measurements if adjusted is not None else (measurement,)
     excesses = {i: [f"{EXCESS}({m}, {i}, {cells})" for m in mixed] for i in sorted(writer.excesses)}

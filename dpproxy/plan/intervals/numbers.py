@@ -17,7 +17,7 @@ import sqlglot
 from sqlglot import exp
 
 from dpproxy.privacy.measurement import Basis, Measurement
-from dpproxy.privacy.noise_error import CHOSEN, deviation, each, excess, normal_point, sums_deviations, told_half
+from dpproxy.privacy.noise_error import CHOSEN, deviation, each, excess, normal_point, step_half, sums_deviations, told_half
 from dpproxy.privacy.running_sums import ROUNDING
 from dpproxy.sql.dialect import FaithfulPostgres, to_sql
 from dpproxy.sql.nodes import every
@@ -80,7 +80,10 @@ def with_error_numbers(
             known, better = measurements[measurement].bases[basis], adjusted.get((measurement, basis))
             if node.this == HALF:
                 each_one = 1 - (1 - confidence) / rest[0]
-                number = str(told_half(known, each_one, rest[1]) if better is None else better.half(each_one))
+                if known.steps > 1 and better is None:
+                    number = repr(step_half(known, each_one, rest[1]))
+                else:
+                    number = str(told_half(known, each_one, rest[1]) if better is None else better.half(each_one))
             elif node.this == DEVIATION:
                 number = repr(deviation(known, rest[0]) if better is None else better.deviation)
             else:

@@ -225,6 +225,8 @@ class SumErrors:
         half, ends = self._call(SUM_HALF, self.among * shares, cells), []
         for sign, width in ("-g", "+h"):
             known, text = f"{self.alias}.{width}s{self.basis}", self._value(f"{total} {sign} {half}")
+            if not self.sums.parts:  # rows of no group may belong to it; NULL comes last, if groups are in order
+                known += f" AND {self.alias}.{width}{'o' if self.sums.rising else 'a'}{self.basis}"
             ends.append(f"CASE WHEN {known} THEN {f'GREATEST({text}, 0)' if self.positive else text} END")
         return (f"COALESCE({ends[0]}, 0)" if self.positive else ends[0]), ends[1]
 

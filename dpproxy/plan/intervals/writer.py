@@ -230,6 +230,8 @@ class IntervalWriter:
         z = f"{self.alias}.z + (power({self.alias}.z, 3) - 3 * {self.alias}.z) / 24 * ({fourths})"
         widths = ", ".join(f"{self.alias}.{width}{i}_{len(bases)}" for i in bases for width in WIDTHS)
         straight = f"b.square > 0 AND b.bend <= sqrt(b.square) / 4 AND num_nulls({widths}) = 0"
+        for i, side in ((i, side) for i in bases if self.stepped(i) for side in "gh"):  # what noise hides is in the enclosure
+            straight += f" AND {self.alias}.{side}{i}_{len(bases)} <= {self.alias}.n{i}_{len(bases)} + 1"
         shown, sign = self._shown(found, bases), "-" if low else "+"
         nearer, back = ("GREATEST", "LEAST") if low else ("LEAST", "GREATEST")
         narrow = f"{back}({shown}, {nearer}({enclosure}, a.mid {sign} ({z}) * sqrt(b.square)))"

@@ -25,13 +25,15 @@ _BOUNDING = Bounding(1, 1, False, False, None, ("how many units the bounds cut: 
 def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
     """Return the bounds on rows and groups that a measurement's units may be beyond, each with the setting that says it."""
     bounding, found = made.bounding, []
-    if bounding.norm and _counted(made):
+    if bounding.holds_rows:
+        pass
+    elif bounding.norm and _counted(made):
         hidden = ", as far as noise hides those of more" if any(spec.steps(bounding) > 1 for spec in made.specs) else ""
         over = " over all groups" if bounding.spread else ""
         found.append(f"`rows`: {bounding.rows} rows of a {unit}{over}{hidden}")
     elif bounding.per_unit and _counted(made) and not made.all_rows:
         found.append(f"`rows_per_group`: {bounding.rows} rows of a {unit}" + (" in a group" if made.keys else ""))
-    return (*found, *([f"`groups`: {bounding.l0} groups of a {unit}"] if bounding.pick else []))
+    return (*found, *([f"`groups`: {bounding.l0} groups of a {unit}"] if not bounding.holds_groups else []))
 
 
 def _counted(made: Compiled) -> bool:

@@ -20,7 +20,6 @@ from dpproxy.plan.measure import clamps, coverage, stored_shapes
 from dpproxy.plan.measure.bounding import Builder
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.specs import (
-    CONTRIBUTION_STEPS,
     BasisSpec,
     Bounding,
     SelectionSpec,
@@ -271,7 +270,7 @@ def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool, de
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:
         notes.append(f"at most {limit} rows per {unit} and group")
-    return Bounding(limit, l0, not one, pick, dense, tuple(notes), norm)
+    return Bounding(limit, l0, not one, pick, dense, tuple(notes), norm, greatest=1 if one else limits.greatest)
 
 
 UNTRIED = "conditions that compare several keys are not tried on the declared groups: there are too many combinations"
@@ -333,7 +332,7 @@ def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
     """Say what the bound of whole contributions means for the columns of a measurement."""
     bounding, found = compiled.bounding, []
     if any(spec.steps(bounding) > 1 for spec in compiled.specs):
-        found.append(STEPPED.format(units=plural(unit), rows=bounding.rows, most=bounding.rows << CONTRIBUTION_STEPS - 1))
+        found.append(STEPPED.format(units=plural(unit), rows=bounding.rows, most=bounding.rows << bounding.classes - 1))
     if bounding.norm and any(spec.distinct for spec in compiled.specs):
         found.append(PICKED.format(unit=unit, rows=bounding.rows))
     if bounding.norm and compiled.selections:

@@ -107,7 +107,8 @@ def _steps(columns: Sequence[_Column], compiled: Compiled) -> list[_Column]:
 
 def _fields(name: str, value: Bounding | ContributionLimits) -> str:
     """Spell a value under a name that outlives its class's: stored answers are found by this text."""
-    return f"{name}({', '.join(f'{field.name}={getattr(value, field.name)!r}' for field in fields(value) if field.compare)})"
+    named = (f.name for f in fields(value) if f.compare and f.name != "greatest")  # which changes no column by itself
+    return f"{name}({', '.join(f'{field}={getattr(value, field)!r}' for field in named)})"
 
 
 def _groups(

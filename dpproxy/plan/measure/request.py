@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.running import Series
-from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec
+from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec, size_classes
+from dpproxy.plan.properties.fanout import contribution
 from dpproxy.tree.expr import Expr
 from dpproxy.tree.relation import Rows
 
@@ -41,10 +43,13 @@ class MeasurementRequest:
     _key_places: dict[Expr, int] = field(default_factory=dict)
     _places: dict[Hashable, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def stepped(self) -> bool:
         """Tell whether counts and sums are measured in steps (`specs.BasisSpec.steps`)."""
-        return self.rows.limits.whole and not self.rows.one
+        if not self.rows.limits.whole or self.rows.one:
+            return False
+        limits = contribution(self.rows, ())
+        return size_classes(limits.rows, limits.greatest) > 1
 
     @property
     def empty(self) -> bool:

@@ -27,6 +27,14 @@ Sure = tuple[bool, bool]
 """Of a low and of a high end, whether it is a fact (`plan.properties.facts.Facts.sure`)."""
 
 
+def size_classes(rows: int, greatest: int | None) -> int:
+    """Return how many sizes of contributions are measured apart where a unit weighs `rows`: with the last one `greatest` rows are
+    no more than it holds."""
+    if greatest is None:
+        return CONTRIBUTION_STEPS
+    return min((max(-(-greatest // rows), 1) - 1).bit_length() + 1, CONTRIBUTION_STEPS)
+
+
 @dataclass(frozen=True)
 class BasisSpec:
     """A basis column before noise. `kind`: count | units | sum | distinct | distinct_sum | weight. `value` is what is
@@ -106,18 +114,20 @@ class BasisSpec:
 
     def steps(self, bounding: Bounding) -> int:
         """Say how many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
-        return CONTRIBUTION_STEPS if self.norm(bounding) and self.stepped else 1
+        return bounding.classes if self.norm(bounding) and self.stepped else 1
 
     @property
     def stepped(self) -> bool:
         return self.kind in ("count", "sum") and not self.mean
 
     def fine(self, bounding: Bounding) -> int:
-        """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth."""
-        if not self.scaled:
+        """Parts of a grid unit in which scaled contributions are measured: rounding them down loses a millionth. Where no unit is
+        scaled down for good, what is divided by a step is whole in these parts: nothing is lost."""
+        if not self.scaled or not self.norm(bounding):
             return 1
         linf = max(self.linf(bounding.rows), 1)
-        return 2 ** (max(PRECISION // linf, 1) - 1).bit_length() if self.norm(bounding) else 1
+        whole = self.steps(bounding) - 1 if bounding.closed else 0
+        return 1 << max((max(PRECISION // linf, 1) - 1).bit_length(), whole)
 
     def sensitivity(self, bounding: Bounding) -> int:
         """Return the most one unit changes the column by in one group, or that norm over all groups, in `fine` parts of a grid
@@ -183,7 +193,8 @@ class Bounding:
     that of `rows` rows in one group: then one unit changes the column by at most `linf` in that norm, however many groups
     it reaches. Scaling one unit's vector looks at that unit alone, so that nothing else moves. 0 otherwise. By which power
     of 2 it was scaled down decides in which column it is counted (`norm_scaling`): still one unit changes them by `linf` in all.
-    `kept`: where no more than so many groups are released, None elsewhere.
+    `kept`: where no more than so many groups are released, None elsewhere. `greatest`: the most rows that a unit has at all, by
+    the policy's word; None where nothing says it.
     """
 
     rows: int
@@ -194,6 +205,27 @@ class Bounding:
     notes: tuple[str, ...]
     norm: int = 0
     kept: int | None = None
+    greatest: int | None = None
+
+    @property
+    def classes(self) -> int:
+        """Say in how many sizes contributions are measured apart: as many as hold units of the greatest number of rows."""
+        return size_classes(self.rows, self.greatest)
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether no unit has more rows than its size is measured for: nothing is scaled down for good."""
+        return self.greatest is not None and self.greatest <= self.rows << self.classes - 1
+
+    @property
+    def holds_rows(self) -> bool:
+        """Tell whether no unit has more rows than count in one group."""
+        return self.greatest is not None and self.greatest <= self.rows
+
+    @property
+    def holds_groups(self) -> bool:
+        """Tell whether no unit has rows in more groups than are kept of it."""
+        return not self.pick or (self.greatest is not None and self.greatest <= self.l0)
 
     @property
     def spread(self) -> bool:

@@ -25,7 +25,7 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
     for source, members, summed, more in branches:
         missing = sum(1 << i for i in range(len(keys)) if i not in members)
         items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
-        items += [f"CAST(COALESCE({'MAX' if v[0] == 't' else 'SUM'}({v}), 0) AS int8) AS {v}" if summed else v for v in values]
+        items += [f"CAST({_added(v)} AS int8) AS {v}" if summed else v for v in values]
         if ctes:
             items = [f"CAST({item} AS int8) AS {item}" if item in values else item for item in items]
         text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"
@@ -33,6 +33,13 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
             text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
         texts.append(text)
     return _from_item(f"({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
+
+
+def _added(value: str) -> str:
+    """A released value of a group of groups: of last steps the greatest; what later ones hold may be without a bound in each."""
+    if value[0] == "t":
+        return f"COALESCE(MAX({value}), 0)"
+    return f"LEAST(COALESCE(SUM({value}), 0), {2**60})" if value[0] == "x" else f"COALESCE(SUM({value}), 0)"
 
 
 def with_columns(source: exp.Expr, alias: str, more: list[str]) -> exp.Expr:

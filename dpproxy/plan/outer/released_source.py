@@ -255,7 +255,7 @@ def _alike(measured: SelectRewriter, compiled: list[Compiled]) -> bool:
     request = measured.request
     additive = bool(request.specs) and all(s.kind in ("count", "sum") for s in request.specs) and not request.selections
     declared = all(c.bounding.dense is not None and c.bounding.dense.size is not None for c in compiled if c.keys)
-    return additive and declared and not any(column_ends(c, spec).any_open for c in compiled for spec in c.specs)
+    return additive and declared and not any(column_ends(c, spec).any_cut for c in compiled for spec in c.specs)
 
 
 def _reach(compiled: Compiled) -> int:

@@ -36,12 +36,12 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
         repeated = min(repeated * (times if rows.limits.whole else min([times, *fixed])), MOST)
         if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
             groups = min(groups * times, MOST)
-    number = min([rows.limits.rows * repeated, *_of(fewest, rows, repeated), MOST])
+    greatest = most_rows(rows, ())
+    number = min([rows.limits.rows * repeated, *_of(fewest, rows, repeated), MOST, *([greatest] if greatest is not None else [])])
     counted = [f.rows for f in fewest if not f.columns and f.beside == rows.beside]
     there = _values(rows, keys)
-    return ContributionLimits(
-        number, None if groups is None else _least([groups, there, *counted]), rows.limits.whole, rows.limits.by
-    )
+    reached = None if groups is None else _least([groups, there, *counted])
+    return ContributionLimits(number, reached, rows.limits.whole, rows.limits.by, greatest)
 
 
 def most_rows(rows: Rows, keys: Sequence[Expr]) -> int | None:
@@ -53,6 +53,7 @@ def most_rows(rows: Rows, keys: Sequence[Expr]) -> int | None:
     known = [f.rows for f in entries if f.beside == rows.beside]
     if repeated is not None:
         known += [f.rows * repeated for f in entries if f.beside != rows.beside]
+        known += [rows.limits.greatest * repeated] if rows.limits.greatest is not None else []
     return min(known, default=None)
 
 
@@ -91,9 +92,8 @@ def overall_limits(rows: Rows) -> ContributionLimits:
     fewest = _of(rows_per_value.in_group(rows, ()), rows, times)
     groups = rows.limits.groups
     number = min([rows.limits.rows * times, *fewest, MOST])
-    return ContributionLimits(
-        number, _least([None if groups is None else min(groups * times, MOST), *fewest]), rows.limits.whole, rows.limits.by
-    )
+    reached = _least([None if groups is None else min(groups * times, MOST), *fewest])
+    return ContributionLimits(number, reached, rows.limits.whole, rows.limits.by, most_rows(rows, ()))
 
 
 def with_repetitions(rows: Rows) -> Rows:

@@ -14,7 +14,7 @@ from itertools import product
 from dpproxy.plan.properties.equivalence import equal_to
 from dpproxy.plan.properties.narrowing import narrowed_bound
 from dpproxy.tree.expr import Column, Expr, Ref, Win
-from dpproxy.tree.relation import Contribution, ContributionLimits, Numbered, Rows, RowsPerValue
+from dpproxy.tree.relation import SINGLE, Contribution, Numbered, Rows, RowsPerValue
 
 MOST_KNOWN = 8  # of one relation: what is known of two sides of a join multiplies
 
@@ -92,4 +92,4 @@ def first_only(rows: Rows) -> Rows:
         return rows
     if not any(not entry.columns and entry.rows == 1 and entry.beside == rows.beside for entry in known(rows)):
         return rows
-    return rows.contributing(Contribution(ContributionLimits(1, 1), per_value=(RowsPerValue(frozenset(), 1),)))
+    return rows.contributing(Contribution(SINGLE, per_value=(RowsPerValue(frozenset(), 1),)))

@@ -89,6 +89,22 @@ def test_ends_of_shares_and_other_expressions_hold_the_truth(stage: Stage, call:
     assert ((low <= value) & (value <= high))[:, told].all()
 
 
+def test_rows_of_values_that_are_not_declared_may_be_in_the_total(stage: Stage) -> None:
+    """Of a share the low end is nothing then; within one value of the key they are none."""
+    total, part = "sum(count(*)) OVER ()", "100.0 * count(*) / sum(count(*)) OVER ()"
+    calls = ", ".join(
+        f"dpproxy.low({call}), dpproxy.high({call})" for call in (total, part, "sum(count(*)) OVER (PARTITION BY region)")
+    )
+    drawn, _, _ = answers(stage, f"SELECT region, {calls} FROM customers GROUP BY 1 ORDER BY 1", "laplace", 1)
+    low, high, least, most, own_low, own_high = np.moveaxis(drawn[0], 1, 0)
+    assert np.isfinite(low).all()
+    assert np.isnan(high).all(), "of other regions, and of none, there may be any number"
+    assert (least == 0).all()
+    assert ((most > 0) & (most < 100)).all()
+    assert np.isfinite(own_low).all()
+    assert np.isfinite(own_high).all()
+
+
 def test_noise_on_sums_is_less(stage: Stage) -> None:
     """Totals over 91 days: nearly 4 times less than Gaussian noise on days added up, at the end."""
     sums = answers(stage, told(f"sum(count(*)) OVER ({TOTALS})"), "gaussian")[0]
