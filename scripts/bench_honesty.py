@@ -436,7 +436,8 @@ def _greatest(connection: duckdb.DuckDBPyConnection, table: TablePolicy, place: 
         joins.append(f'JOIN {place(step.target)} AS t{i + 1} ON t{i}."{step.column}" = t{i + 1}."{step.target_column}"')
     unit = f't{len(table.unit.steps)}."{table.unit.column}"'
     each = f"SELECT count(*) AS n {' '.join(joins)} WHERE {unit} IS NOT NULL GROUP BY {unit}"
-    return (connection.execute(f"SELECT max(n) FROM ({each})").fetchone() or (None,))[0]
+    (most,) = connection.execute(f"SELECT max(n) FROM ({each})").fetchone() or (None,)
+    return int(most) if most is not None else None
 
 
 def _data_set(
