@@ -370,7 +370,7 @@ def test_what_is_foreign_is_not_ours() -> None:
         "plan.bind.nothing",
         "plan.dialects.literal",
         "Plan.nothing",
-        "loss.Nothing",
+        "noise_scale.Nothing",
         "quite_unheard_of",
         "unheard_of()",
         "ledger.nothing",

@@ -186,6 +186,10 @@ def _table(where: str, old: TablePolicy | None, new: TablePolicy | None) -> Iter
     if old.unprotected != new.unprotected:
         named = ", ".join(f"`{column}`" for column in new.unprotected) or "none"
         yield Change(Direction.OTHER, f"{where}.unprotected", f"columns that name units which a row does not protect: {named}")
+    if old.rows_at_most != new.rows_at_most:
+        yield Change(
+            Direction.OTHER, f"{where}.rows_at_most", "closes intervals by another number of rows: check that it is true"
+        )
     if old.one != new.one:
         yield Change(Direction.NOISE, f"{where}.unique", "holds one row a unit" if new.one else "may hold several rows a unit")
     if old.keys != new.keys:

@@ -39,6 +39,12 @@ EDITS = [
     ("[0, 100], resolution: 1", "[0, 100], resolution: 0.1", Direction.NOISE, "tables.visits.cost"),
     ("{ range: [0, 100], resolution: 1 }", "{ range: [0 days, 2 days] }", Direction.NOISE, "tables.visits.cost"),
     ("rows: 5", "rows: 10", Direction.NOISE, "tables.visits.bounds"),
+    (
+        "    bounds: { rows: 5 }\n",
+        "    bounds: { rows: 5 }\n    rows_at_most: 40\n",
+        Direction.OTHER,
+        "tables.visits.rows_at_most",
+    ),
     ("unit: id\n", "unit: id\n    keys: [id]\n", Direction.OTHER, "tables.people.keys"),
     ("unit: id\n", "unit: id\n    unprotected: [email]\n", Direction.OTHER, "tables.people.unprotected"),
     ("unit: id\n", "unit: id\n    unique: false\n    bounds: { rows: 2 }\n", Direction.NOISE, "tables.people.unique"),
@@ -116,7 +122,7 @@ def test_what_exposes_more_comes_first() -> None:
 COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
     "timing_quantum_ms accelerate digest",
-    model.TablePolicy: "name unit one bounds columns keys reviewed joined unprotected",
+    model.TablePolicy: "name unit one bounds columns keys reviewed joined unprotected rows_at_most",
     model.ColumnPolicy: "name role values range resolution nulls length references lasts",
     model.Bounds: "rows groups whole",
     model.Role: "name budget query tables min_units temp_tables previews",
