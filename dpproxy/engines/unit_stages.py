@@ -166,6 +166,9 @@ class Units:
     count: str = "count(*)"
 
 
+PAIRED = 15
+"""Steps of each of two columns that one number of 31 bits tells apart."""
+
 SUMMED = "CAST(coalesce(sum(units), 0) AS BIGINT)"
 
 
@@ -190,7 +193,8 @@ def by_step(
     if len(steps) == 2 and not keys:
         # as one number: by two DuckDB would index a table of all pairs that there could be, 2**24 of them, most of it empty
         most = max(p.steps for p in parts if isinstance(p, Scaled))
-        own, by = [f"max({m}) AS {m}" for m in steps], [f"{steps[0]} * {1 << most} + {steps[1]}"]
+        first = steps[0] if most <= PAIRED else f"CAST({steps[0]} AS BIGINT)"
+        own, by = [f"max({m}) AS {m}" for m in steps], [f"{first} * {1 << most} + {steps[1]}"]
     text = f"o AS (SELECT {', '.join([*keys, *own, *sums, 'count(*) AS units'])} FROM {source} GROUP BY {', '.join(by)})"
     return [text], Units("o", SUMMED)
 

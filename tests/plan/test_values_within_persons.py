@@ -37,9 +37,6 @@ BOUNDS = {
     "rows_per_group": Bounds(2, 10),
     "one": Bounds(1, 1),
 }
-LEAST_HELD = 0.97
-"""Of intervals at 95 %, which hold with 98.75 % (`noise_error.each`)."""
-
 SOURCES = (
     "SELECT customer_id AS c, count(*) AS n, sum(amount) AS s, sum(weight) AS w, max(qty) AS q FROM orders GROUP BY 1",
     "SELECT customer_id AS c, count(*) AS n, sum(amount) AS s, sum(weight) AS w, max(qty) AS q FROM orders WHERE qty > 3 GROUP BY 1",
@@ -152,16 +149,30 @@ def missed(world: World, bounds: Bounds, epsilon: str, number: int, seed: int = 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_no_interval_closes_beside_the_truth(world: World, bounds: str) -> None:
-    found, closed = missed(world, BOUNDS[bounds], "1000000", 120)
+    found, closed = missed(world, BOUNDS[bounds], "1000000", 40)
     assert found == []
-    assert closed > 100
+    assert closed > 30
 
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_intervals_with_noise_hold(world: World, bounds: str) -> None:
-    found, closed = missed(world, BOUNDS[bounds], "1", 120, seed=2)
-    assert len(found) <= (1 - LEAST_HELD) * 120, found
-    assert closed > 100
+    found, closed = missed(world, BOUNDS[bounds], "1", 40, seed=2)
+    assert len(found) <= 1, found  # of forty that hold with 98.75 % each two miss one time in eleven; the noise is seeded
+    assert closed > 30
+
+
+CERTAIN = (
+    "sum(n)", "avg(n)", "avg(s)", "sum(n) / count(*)", "max(n)", "stddev(n) FILTER (WHERE n < 5000)", "avg(n) FILTER (WHERE n > 25)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("aggregate", CERTAIN)
+@pytest.mark.parametrize("source", [SOURCES[i] for i in (0, 3, 4, 5)])
+def test_what_nobody_has_two_of_is_counted_whole(world: World, source: str, aggregate: str) -> None:
+    """A whale of ten thousand rows and people of two hundred weigh as much as they do: no bound of rows cuts what is one value."""
+    case = Case(source, aggregate)
+    answer, truth = world.answer(world.planned(case.asked, BOUNDS["rows"], "1000000"), 1), world.truth(case)
+    assert float(answer[0]) == pytest.approx(truth, rel=0.01)
 
 
 @pytest.mark.long

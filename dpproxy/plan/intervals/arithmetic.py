@@ -110,16 +110,17 @@ def rising(a: Range, f: Text) -> Range:
 
 
 def clamped(a: Range, low: str, high: str, sure: tuple[bool, bool] = (True, True)) -> Range:
-    """Hold a range within constants: an end of which nothing is known becomes the constant. Not where the true value may be
-    beyond the constant, since that is no more than where values were held (`sure`: of the low one, of the high one)."""
+    """Hold a range within constants: an end of which nothing is known becomes the constant. A constant that is no fact of the
+    true value (`sure`: of the low one, of the high one) holds nothing."""
 
     def held(x: str) -> str:
         return f"LEAST(GREATEST({x}, {low}), {high})"
 
-    below = held(a.low) if sure[0] else _known(f"LEAST({a.low}, {high})", a.low)
-    above = f"GREATEST(LEAST({a.high}, {high}), {low})" if sure[1] else _known(f"GREATEST({a.high}, {low})", a.high)
-    needs = NONE if sure[0] else a.low_needs, NONE if sure[1] else a.high_needs
-    return Range(held(a.value), below, above, a.free, a.partial and not all(sure), a.steps, a.positive, *needs)
+    if not all(sure):
+        found = at_least(a, low) if sure[0] else at_most(a, high) if sure[1] else a
+        return replace(found, free=a.free)
+    above = f"GREATEST(LEAST({a.high}, {high}), {low})"
+    return Range(held(a.value), held(a.low), above, a.free, False, a.steps, a.positive)
 
 
 def at_least(a: Range, low: str) -> Range:

@@ -25,7 +25,7 @@ from dpproxy.plan.measure.output_weights import Kind, Output
 from dpproxy.plan.measure.specs import BasisSpec, Measured, SelectionSpec, Sure
 from dpproxy.plan.properties.cardinality import most_distinct
 from dpproxy.plan.properties.facts import facts, literal_number
-from dpproxy.plan.properties.grid import grid_of
+from dpproxy.plan.properties.grid import FINEST, grid_of
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, decimal
@@ -83,11 +83,12 @@ def measured_aggregate(
         if agg.distinct:
             return (_sum_of_distinct if agg.name == "sum" else _avg_of_distinct)(agg, label, steps)
         if durations.is_duration(agg.args[0]):
-            return durations.measured(agg, lambda a: _sum(a, label, steps) if a.name == "sum" else _avg(a, label, steps, whole))
+            return durations.measured(agg, lambda a: (_sum if a.name == "sum" else _avg)(a, label, steps, whole))
         if agg.name == "sum" and (counted := _counted_cases(agg)) is not None:
             return _count_times(*counted, label)
         if agg.name == "sum":
-            return _sum_of_mean(agg, label, steps) if (agg.args[0], agg.where) in shared else _sum(agg, label, steps)
+            of_mean = (agg.args[0], agg.where) in shared and not whole
+            return _sum_of_mean(agg, label, steps) if of_mean else _sum(agg, label, steps, whole)
         return _avg(agg, label, steps, whole)
     if agg.name in moments.SINGLE or agg.name in moments.PAIRED:
         bases, found, type_, weights = moments.moments(agg.name, _arguments(agg), agg.where, label, steps, whole)
@@ -241,11 +242,13 @@ def sum_type(type_: str) -> str:
     return {"int2": "int8", "int4": "int8", "int8": "numeric"}.get(type_, type_)
 
 
-def _sum(agg: Agg, label: str, steps: int) -> Measured:
+def _sum(agg: Agg, label: str, steps: int, whole: bool) -> Measured:
     value = bounded_argument(agg)
-    lo, hi, grid = grid_of(value, steps)
     sure = facts(value).sure
+    classes = whole and not all(sure)
+    lo, hi, grid = grid_of(value, min(steps, FINEST) if classes else steps)
     spec = BasisSpec("sum", value, agg.where, label, lo, hi, grid, sure=sure)
+    spec = moments.in_classes(spec, moments.VALUES) if classes else spec
     type_ = sum_type(value.type)
     found = _scaled(_signed(lo, sure), grid, type_)
     return _measured((spec,), found, type_, "linear", (output_weights.total(lo, hi),))
@@ -320,7 +323,7 @@ def _avg(agg: Agg, label: str, steps: int, whole: bool) -> Measured:
     """Count and centred sum: centring halves the sensitivity and keeps the ratio stable when the count is small."""
     value = bounded_argument(agg)
     rows, total = moments.mean_bases(value, agg.where, label, steps, whole)
-    lo, hi, _ = grid_of(value, steps)
+    lo, hi = total.lo + total.shift, total.hi + total.shift
     weights = output_weights.quotient(lo, hi, total.shift) if whole else output_weights.mean(lo, hi)
     return _mean(rows, total, Interval(lo * total.grid, hi * total.grid), value.type, weights)
 
@@ -345,7 +348,8 @@ def _mean(rows: BasisSpec, total: BasisSpec, bound: Interval, of: str, weights: 
     low, high = map(decimal, bound.ends)
     held = arithmetic.clamped(arithmetic.plus(arithmetic.constant(center), ratio), low, high, total.sure)
     found = arithmetic.among(arithmetic.rising(held, lambda x: f"CAST({x} AS {type_})"), arithmetic.basis(0), 1)
-    return replace(_measured((rows, total), found, type_, "mean", weights), bound=bound)
+    known = Interval(*(end if sure else None for end, sure in zip(bound.ends, total.sure, strict=True)))
+    return replace(_measured((rows, total), found, type_, "mean", weights), bound=known)
 
 
 def per_unit_type(name: str, args: tuple[Expr, ...]) -> str:

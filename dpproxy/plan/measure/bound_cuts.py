@@ -44,7 +44,7 @@ def tests(made: Compiled) -> tuple[Test, ...]:
     """Return what tells that a unit is beyond the bounds: `most`, its rows in a group, `size`, its rows in all (of
     `Bounding.norm`), or `groups`, how many groups it has, above a number; nothing where none can be."""
     bounding, found = made.bounding, list[Test]()
-    if bounding.per_unit and _counted(made):
+    if bounding.per_unit and _counted(made) and not (bounding.rows == 1 and made.all_rows):
         found.append(("size", bounding.rows**bounding.norm) if bounding.norm else ("most", bounding.rows))
     if bounding.pick:
         found.append(("groups", bounding.l0))

@@ -100,7 +100,8 @@ class Builder:
         """What a row adds, NULL for nothing. Centres are subtracted from sums."""
         if spec.value is None or spec.kind not in ("sum", "distinct_sum"):
             return RowValue(spec.value, spec.where)
-        return RowValue(spec.value, spec.where, Held(spec.lo + spec.shift, spec.hi + spec.shift, spec.grid, native))
+        lo, hi = spec.held
+        return RowValue(spec.value, spec.where, Held(lo + spec.shift, hi + spec.shift, spec.grid, native))
 
     def _value_alone(self, spec: BasisSpec) -> RowValue | None:
         return None if _counts_all(spec) else self._value(spec, native=spec.kind == "sum" and isinstance(spec.value, Ref))
@@ -139,7 +140,7 @@ class Builder:
             return []
         if spec.kind != "sum":
             return [Counted(i)]
-        total = Added(i, spec.lo, spec.hi, spec.shift)
+        total = Added(i, *spec.held, spec.shift)
         return [Counted(i), total] if spec.mean and self._counter(i) == i else [total]
 
     def _counter(self, i: int) -> int:

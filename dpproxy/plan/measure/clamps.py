@@ -42,16 +42,20 @@ def limited_columns(specs: Sequence[BasisSpec], selections: Sequence[SelectionSp
         if spec.value is None or all(spec.sure):
             continue
         chosen = _ends(spec.lo, spec.hi, spec.grid) if isinstance(spec, SelectionSpec) and isinstance(spec.value, Ref) else None
+        classes = isinstance(spec, BasisSpec) and bool(spec.doublings)
         columns = [(c, facts(Ref(c.type, c))) for c in _made_of(spec.value)]
-        found = [_held(c.name, known, chosen) for c, known in columns if known.limited is not None]
+        found = [_held(c.name, known, chosen, classes) for c, known in columns if known.limited is not None]
         known = facts(spec.value)
-        told += found or ([_held("what is computed within a person", known, chosen)] if known.limited is not None else [])
+        told += found or ([_held("a value", known, chosen, classes)] if known.limited is not None else [])
     return tuple(dict.fromkeys(told))
 
 
-def _held(name: str, known: Facts, chosen: Interval | None) -> str:
+def _held(name: str, known: Facts, chosen: Interval | None, classes: bool) -> str:
+    """One bound and what it does to a column: of values in classes noise may hide those of a class."""
     assert known.limited is not None
     range_, by = chosen or known.reach, " and ".join(known.limited.by) or "a bound of rows"
+    if classes:
+        return f"{by}, beyond which noise may hide {name}"
     ends = [end for end, sure in zip((range_.lo, range_.hi), known.sure, strict=True) if not sure and end is not None]
     return f"{by}, which holds {name} at {' and '.join(f'{float(end):g}' for end in ends)}"
 

@@ -136,7 +136,7 @@ class Compiler:
     ) -> Compiled:
         """Return the backend query of a measurement. `top` is heeded where it costs less than releasing all groups."""
         plain = tuple(k for _, k in keys)
-        bounding, threshold = self._bounding(plain, bool(selections)), None
+        bounding, threshold = _in_classes(self._bounding(plain, bool(selections)), specs), None
         if top is not None and self._heeded(top, bounding, specs, selections):
             bounding = replace(bounding, kept=top.k)
         else:
@@ -156,7 +156,7 @@ class Compiler:
         plain = tuple(k for _, k in keys)
         asked = plain, tuple(specs)
         if asked not in self._texts:
-            bounding = self._bounding(plain, False)
+            bounding = _in_classes(self._bounding(plain, False), specs)
             specs, threshold = self._with_threshold(specs, bounding, bool(keys))
             self._texts[asked] = self._main(plain, specs, bounding, threshold is not None).text
         return self._texts[asked]
@@ -244,6 +244,11 @@ class Compiler:
         return [*specs, units], len(specs)
 
 
+def _in_classes(bounding: Bounding, specs: Sequence[BasisSpec]) -> Bounding:
+    """Values of which a unit has one are looked at by unit, to be told apart by size."""
+    return replace(bounding, per_unit=True) if any(spec.doublings for spec in specs) else bounding
+
+
 def _counts_rows(spec: BasisSpec) -> bool:
     return spec.kind == "count" and spec.value is None and spec.where is None
 
@@ -324,6 +329,11 @@ STEPPED = (
     "Where noise hides how a class is spread over groups, it is spread like the class below it, but for groups that differ."
 )
 
+VALUED = (
+    "sums of what is computed within a {unit}: nothing cuts a {unit}'s rows. Values beyond what a bound of rows would leave are "
+    "measured separately, in classes that double in size. Each is scaled down; one that stands out from its noise is scaled up"
+)
+
 UNSCALED = "percentiles: at most {rows} rows per {unit} and group"
 PICKED = "aggregates of DISTINCT values: of the values of a {unit} as many are counted as weigh {rows} rows"
 
@@ -331,13 +341,15 @@ PICKED = "aggregates of DISTINCT values: of the values of a {unit} as many are c
 def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:
     """Say what the bound of whole contributions means for the columns of a measurement."""
     bounding, found = compiled.bounding, []
-    if any(spec.steps(bounding) > 1 for spec in compiled.specs):
+    if any(spec.doublings for spec in compiled.specs):
+        found.append(VALUED.format(unit=unit))
+    if any(spec.steps(bounding) > 1 and not spec.doublings for spec in compiled.specs):
         found.append(STEPPED.format(units=plural(unit), rows=bounding.rows, most=bounding.rows << bounding.classes - 1))
     if bounding.norm and any(spec.distinct for spec in compiled.specs):
         found.append(PICKED.format(unit=unit, rows=bounding.rows))
     if bounding.norm and compiled.selections:
         found.append(UNSCALED.format(unit=unit, rows=bounding.rows))
-    found += [f"{held}: what is beyond is not known" for held in compiled.limited]
+    found += [f"{held}: that end is open" for held in compiled.limited]
     return tuple(found)
 
 

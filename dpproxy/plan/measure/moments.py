@@ -19,9 +19,9 @@ from fractions import Fraction
 from dpproxy.plan.intervals import arithmetic
 from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure import output_weights
-from dpproxy.plan.measure.specs import BasisSpec, Sure
+from dpproxy.plan.measure.specs import CONTRIBUTION_STEPS, BasisSpec, Sure
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.grid import grid_of, on_grid
+from dpproxy.plan.properties.grid import FINEST, FINEST_PRODUCTS, MOST_CLASSES, doublings, grid_of, on_grid
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.types import FLOATS, decimal
 from dpproxy.tree.expr import Call, Cast, Expr, Lit, conjunction
@@ -29,6 +29,10 @@ from dpproxy.tree.expr import Call, Cast, Expr, Lit, conjunction
 SINGLE = {"var_pop", "var_samp", "variance", "stddev_pop", "stddev_samp", "stddev"}
 PAIRED = {"corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_avgx", "regr_avgy"}
 PAIRED |= {"regr_count", "regr_sxx", "regr_syy", "regr_sxy"}
+
+VALUES, MOMENTS, PRODUCTS = CONTRIBUTION_STEPS - 1, MOST_CLASSES // 2, MOST_CLASSES
+"""Doublings of values that are measured in classes: of those that are added up and averaged; of those of a statistic, and of
+products of two such, which reach as far. Were the ones cut earlier than the others, it would be of nobody's values."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Centred:
     center: Fraction
     half: Fraction
     sure: Sure
+    classes: bool
 
     @property
     def both(self) -> bool:
@@ -52,12 +57,13 @@ class Centred:
 
 def centred(value: Expr, steps: int, whole: bool = False) -> Centred:
     """Return a value about the middle of its bounds; about the number nearest to 0 in them where contributions are `whole`."""
-    lo, hi, grid = grid_of(value, steps)
+    classes = whole and not all(facts(value).sure)
+    lo, hi, grid = grid_of(value, min(steps, FINEST) if classes else steps)
     middle = min(max(lo, 0), hi) if whole else (lo + hi) // 2
     center = middle * grid
     half = max(hi - middle, middle - lo) * grid
     centred = value if center == 0 else Call(value.type, "-", (value, Lit(_literal_type(value), decimal(center))))
-    return Centred(value, centred, lo - middle, hi - middle, grid, center, half, facts(value).sure)
+    return Centred(value, centred, lo - middle, hi - middle, grid, center, half, facts(value).sure, classes)
 
 
 def _literal_type(value: Expr) -> str:
@@ -101,7 +107,7 @@ def _needed(
     inputs = [centred(a, steps, whole) for a in arguments]
     if wanted == 1:
         squares = _square(inputs[0], where, f"centred squares for {label}", steps, _counted(arguments[0]), whole)
-        return inputs, (*mean_bases(arguments[0], where, label, steps, whole), squares)
+        return inputs, (*mean_bases(arguments[0], where, label, steps, whole, MOMENTS), squares)
     y, x = inputs
     present = tuple(Call("bool", "is_not_null", (i.value,)) for i in inputs if facts(i.value).nullable)
     condition = conjunction((*((where,) if where is not None else ()), *present))
@@ -137,10 +143,12 @@ def _weight(name: str, index: int) -> float:
     return squares if index > 3 else output_weights.COVARIANCE[index]
 
 
-def mean_bases(value: Expr, where: Expr | None, label: str, steps: int, whole: bool = False) -> tuple[BasisSpec, BasisSpec]:
+def mean_bases(
+    value: Expr, where: Expr | None, label: str, steps: int, whole: bool = False, most: int = VALUES
+) -> tuple[BasisSpec, BasisSpec]:
     """Count and centred sum of a bounded value: what AVG, VARIANCE and STDDEV of it have in common."""
     counted = _counted(value)
-    first = _first(centred(value, steps, whole), where, f"centred sum for {label}", counted, whole)
+    first = _first(centred(value, steps, whole), where, f"centred sum for {label}", counted, whole, most)
     return BasisSpec("count", counted, where, f"count for {label}", mean=True), first
 
 
@@ -148,28 +156,38 @@ def _counted(value: Expr) -> Expr | None:
     return value if facts(value).nullable else None
 
 
-def _first(i: Centred, where: Expr | None, label: str, counted: Expr | None, whole: bool) -> BasisSpec:
-    label = label.replace("centred sum", "sum") if whole and not i.center else label
-    rest = None if whole else counted
-    return BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, not whole, rest, sure=i.sure)
+def _first(i: Centred, where: Expr | None, label: str, counted: Expr | None, whole: bool, most: int = MOMENTS) -> BasisSpec:
+    label, rest = label.replace("centred sum", "sum") if whole and not i.center else label, None if whole else counted
+    made = BasisSpec("sum", i.value, where, label, i.lo, i.hi, i.grid, i.center, not whole, rest, sure=i.sure)
+    return in_classes(made, most) if i.classes else made
+
+
+def in_classes(spec: BasisSpec, most: int) -> BasisSpec:
+    """Return a sum whose values are measured in classes, by size, since nothing says how large they are."""
+    return replace(spec, doublings=doublings(spec.lo, spec.hi, most))
 
 
 def _square(i: Centred, where: Expr | None, label: str, steps: int, counted: Expr | None, whole: bool) -> BasisSpec:
     """Sum of (x - c)^2 - half^2/2, on a grid of its own; where contributions are whole, of (x - c)^2."""
     top = i.half * i.half
-    lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, steps)
+    lo, hi, grid = on_grid(Fraction(0), top, i.grid * i.grid, min(steps, FINEST_PRODUCTS) if i.classes else steps)
     middle = 0 if whole else (lo + hi) // 2
     square = Call("float8", "square", (i.centred,))
     ends, rest = (True, i.both), None if whole else counted  # what is held nearer the centre has a lesser square
-    return BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, not whole, rest, sure=ends)
+    made = BasisSpec("sum", square, where, label, lo - middle, hi - middle, grid, middle * grid, not whole, rest, sure=ends)
+    return in_classes(made, PRODUCTS) if i.classes else made
 
 
 def _cross(y: Centred, x: Centred, where: Expr | None, label: str, steps: int, whole: bool) -> BasisSpec:
     corners = [a * b * y.grid * x.grid for a in (y.lo, y.hi) for b in (x.lo, x.hi)]
     top = y.half * x.half
+    classes = y.classes or x.classes
+    steps = min(steps, FINEST_PRODUCTS) if classes else steps
     lo, hi, grid = on_grid(min(corners) if whole else -top, max(corners) if whole else top, y.grid * x.grid, steps)
-    product, sure = Call("float8", "*", (_float(y.centred), _float(x.centred))), (y.both and x.both,) * 2
-    return BasisSpec("sum", product, where, label, lo, hi, grid, mean=not whole, sure=sure)
+    positive = all(i.lo >= 0 and i.sure[0] for i in (y, x))
+    product, both = Call("float8", "*", (_float(y.centred), _float(x.centred))), y.both and x.both
+    made = BasisSpec("sum", product, where, label, lo, hi, grid, mean=not whole, sure=(both or positive, both))
+    return in_classes(made, PRODUCTS) if classes else made
 
 
 def _float(expr: Expr) -> Expr:

@@ -101,7 +101,7 @@ def _sensitivity(spec: BasisSpec, bounding: Bounding) -> tuple[int, int]:
 
 def _measured_as(spec: BasisSpec, bounding: Bounding) -> tuple[int, int, int, bool]:
     """norm, fine, steps and signed of `Basis`."""
-    return spec.norm(bounding), spec.fine(bounding), spec.steps(bounding), spec.lo < 0
+    return spec.norm(bounding), spec.fine(bounding), spec.steps(bounding), spec.held[0] < 0
 
 
 def _sums_of(spec: BasisSpec, compiled: Compiled) -> Running | None:

@@ -14,8 +14,9 @@ from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, Refusal
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.running import Series
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec, size_classes
-from dpproxy.plan.properties.fanout import contribution
-from dpproxy.tree.expr import Expr
+from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.fanout import contribution, most_rows
+from dpproxy.tree.expr import Agg, Expr
 from dpproxy.tree.relation import Rows
 
 MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
@@ -51,6 +52,15 @@ class MeasurementRequest:
         limits = contribution(self.rows, ())
         return size_classes(limits.rows, limits.greatest) > 1
 
+    def in_classes(self, agg: Agg) -> bool:
+        """Tell whether an aggregate is made of columns in steps: of rows that weigh together, or of values of which a unit has
+        one, where nothing says how large they are."""
+        return self.stepped or (self._alone and not all(all(facts(a).sure) for a in agg.args))
+
+    @property
+    def _alone(self) -> bool:
+        return self.rows.one or (not self.rows.limits.whole and most_rows(self.rows, ()) == 1)
+
     @property
     def empty(self) -> bool:
         """Tell whether nothing is asked for."""
@@ -70,7 +80,7 @@ class MeasurementRequest:
         """Ask for a basis column, and return its index. Raises Refusal beyond `MAX_COLUMNS`."""
         if spec.kind == "count":
             spec = replace(spec, mean=False)  # one count serves all
-        told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean)
+        told = (spec.kind, spec.value, spec.where, spec.lo, spec.hi, spec.grid, spec.center, spec.mean, spec.doublings)
         if told not in self._places:
             if len(self.specs) == MAX_COLUMNS:
                 raise Refusal(
@@ -84,7 +94,7 @@ class MeasurementRequest:
 
     def in_steps(self, basis: int) -> bool:
         """Tell whether a basis column is measured in steps."""
-        return self.stepped and self.specs[basis].stepped
+        return bool(self.specs[basis].doublings) or (self.stepped and self.specs[basis].stepped)
 
     def step_columns(self) -> list[str]:
         """Return the names of columns released in addition to basis columns with steps: see `Measurement.stepped`."""

@@ -47,6 +47,8 @@ class BasisSpec:
     or count goes into a mean; rows of a unit beyond the bound then weigh as many as the bound allows, all alike.
     `taken`: the centre that is subtracted in `value` itself, of distinct values.
     `sure`: whether no value is below `lo`, and none above `hi`, as far as the policy is true; else those beyond are held there.
+    `doublings`: in how many classes more of values, each of twice the size, these are measured apart, so that what is beyond `lo`
+    and `hi` counts (`engines.norm_scaling`); as counts are where rows of a unit weigh together, though a unit has one row.
     `counted` of such a sum is what its count counts (None: rows): not NULL in any row whose value is not NULL.
     `round` of a weight: 1 where it is measured by itself before the other columns, 2 over groups that were not found then
     (`mechanisms.key_rounds`), 0 where there is one round.
@@ -70,6 +72,13 @@ class BasisSpec:
     round: int = 0
     taken: Fraction = Fraction(0)
     sure: Sure = (True, True)
+    doublings: int = 0
+
+    @property
+    def held(self) -> tuple[int, int]:
+        """Return where one row's contribution is held: at `lo` and `hi`; with classes, as far beyond as these reach."""
+        more = (self.hi - self.lo) * ((1 << self.doublings) - 1)
+        return self.lo if self.sure[0] else self.lo - more, self.hi if self.sure[1] else self.hi + more
 
     @property
     def shift(self) -> int:
@@ -105,6 +114,8 @@ class BasisSpec:
         """1 or 2 where the unit's contributions to all groups have an l1 or l2 norm of at most `linf`; 0 where each has."""
         units = bounding.spread and bounding.dense is None  # elsewhere a unit's 1 costs no more by itself
         whole = self.kind in ("count", "sum", "weight") or self.distinct or (self.kind == "units" and units)
+        if self.doublings:
+            return bounding.norm or 1  # of one row a unit, in one group
         return bounding.norm if whole else 0
 
     @property
@@ -114,6 +125,8 @@ class BasisSpec:
 
     def steps(self, bounding: Bounding) -> int:
         """Say how many sizes of contributions are measured apart. Of means, whose noise large ones would drown, none are."""
+        if self.doublings:
+            return max(self.doublings + 1, bounding.classes if bounding.norm else 1)
         return bounding.classes if self.norm(bounding) and self.stepped else 1
 
     @property

@@ -172,7 +172,9 @@ class SelectRewriter:
             bases: tuple[BasisSpec, ...] = ()
             with contextlib.suppress(Refusal):  # refused in its place
                 bases = (
-                    needed_bases(agg, self._is_unit, self.shared, self.queries.context.steps, self.request.stepped) if agg else ()
+                    needed_bases(agg, self._is_unit, self.shared, self.queries.context.steps, self.request.in_classes(agg))
+                    if agg
+                    else ()
                 )
             for spec in bases:
                 counted.basis(spec)
@@ -314,7 +316,8 @@ class SelectRewriter:
         try:
             context = self.queries.context
             name, steps = context.policy.unit_name, context.steps
-            result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key, self.request.stepped)
+            whole = self.request.in_classes(agg)
+            result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key, whole)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint

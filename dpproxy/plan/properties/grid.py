@@ -32,6 +32,20 @@ def on_grid(lo: Fraction, hi: Fraction, grid: Fraction | None, steps: int) -> tu
     return (lo / grid).__floor__(), (hi / grid).__ceil__(), grid
 
 
+FINEST, FINEST_PRODUCTS = 2**21 - 1, 2**14 - 1
+"""Steps of the grid in the first class of values that are measured in classes, and of products of such."""
+
+MOST_HELD, MOST_CLASSES = 32, 18
+"""The bits of the largest value in the last class, which engines round well; and classes above the first, whose sizes are told
+apart in 4096ths of it, as numbers of 31 bits (`engines.norm_scaling`)."""
+
+
+def doublings(lo: int, hi: int, most: int) -> int:
+    """Return how many classes of twice the size there are above the first, whose values are in lo..hi: `most`, as far as there is
+    room."""
+    return max(1, min(most, MOST_CLASSES, MOST_HELD - (hi - lo).bit_length()))
+
+
 def _auto_grid(width: Fraction) -> Fraction:
     grid = Fraction(1)
     while width / grid < AUTO_GRID_STEPS:

@@ -12,6 +12,7 @@ PER_PERSON, HELD = (
     "SELECT customer_id, count(*) AS n FROM orders GROUP BY 1",
     "`rows_per_group: 3` of orders, which holds {} at {}",
 )
+HIDDEN = "`rows_per_group: 3` of orders, beyond which noise may hide {}"
 
 
 @pytest.mark.parametrize(
@@ -32,13 +33,13 @@ PER_PERSON, HELD = (
         ("SELECT count(DISTINCT customer_id) FROM orders", ()),
         ("SELECT status, count(*) FROM (SELECT customer_id, status FROM orders GROUP BY 1, 2) AS t GROUP BY 1", (GROUPS,)),
         ("SELECT n, count(*) FROM (SELECT customer_id, count(*) AS n FROM orders GROUP BY 1) AS t GROUP BY 1", ()),
-        (f"SELECT avg(n), sum(n) FROM ({PER_PERSON}) t", (HELD.format("n", "3"),)),
+        (f"SELECT avg(n), sum(n) FROM ({PER_PERSON}) t", (HIDDEN.format("n"),)),
         (f"SELECT max(n) FROM ({PER_PERSON}) t", (HELD.format("n", "6144"),)),
         (f"SELECT avg(least(n, 40)), sum(n) FILTER (WHERE n < 9) FROM ({PER_PERSON}) t WHERE n < 90", ()),
-        (f"SELECT sum(n + 1) FROM ({PER_PERSON} HAVING count(*) > 20) t", (HELD.format("n", "23"),)),
+        (f"SELECT sum(n + 1) FROM ({PER_PERSON} HAVING count(*) > 20) t", (HIDDEN.format("n"),)),
         (
             "SELECT avg((SELECT count(*) FROM orders o WHERE o.customer_id = c.customer_id)) FROM customers c",
-            (HELD.format("count", "3"),),
+            (HIDDEN.format("count"),),
         ),
         ("SELECT avg(n) FROM (SELECT customer_id, count(*) AS n FROM customers GROUP BY 1) t", ()),
     ],
