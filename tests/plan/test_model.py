@@ -14,9 +14,9 @@ from dpproxy.privacy.measurement import Measurement
 
 
 def columns(measurement: Measurement) -> int:
-    """Keys, bases, what is drawn of selections, and two more columns beside each basis that is measured in steps."""
+    """Keys, bases, what is drawn of selections, and three more columns beside each basis that is measured in steps."""
     drawn = sum(max(len(s.fractions), 1) for s in measurement.selections)
-    return len(measurement.keys) + len(measurement.bases) + drawn + 2 * sum(b.steps > 1 for b in measurement.bases)
+    return len(measurement.keys) + len(measurement.bases) + drawn + 3 * sum(b.steps > 1 for b in measurement.bases)
 
 
 @pytest.mark.parametrize("case", ACCEPTED[::4], ids=str)

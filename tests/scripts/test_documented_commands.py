@@ -104,8 +104,25 @@ def untried(line: str) -> str | None:
 
 TRIED_HERE: Final = frozenset(
     {f"docs/how-to/{name}" for name in (*OPERATED, "several-processes.md", "systemd.md", "postgresql.md")}
-    | {"README.md", "docs/engines.md"}
+    | {"README.md", "docs/engines.md", "docs/concepts/privacy-unit.md"}
 )
+REST: Final = f"""
+version: 1
+dataset: town
+backend: {{ duckdb: town.duckdb }}
+budget: {{ epsilon: 10, delta: 1e-9, every: year }}
+roles: {{ analyst: {{ budget: {{ epsilon: 1, every: month }}, query: {{ epsilon: 0.1, max_epsilon: 1 }} }} }}
+users: {{ ada: {{ role: analyst, password: "{make_verifier("x")}" }} }}
+"""
+"""What a part of a policy lacks."""
+
+
+def test_keys_of_several_columns_as_the_page_has_them() -> None:
+    page = (ROOT / "docs/concepts/privacy-unit.md").read_text()
+    (block,) = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    policy = load_text(REST + block, "town.yaml", Path())
+    assert policy.unit_column == "tenant_user_no_key"
+    assert len(policy.tables) == 3
 
 
 def test_every_block_is_tried_or_it_is_said_why_not() -> None:

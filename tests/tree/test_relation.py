@@ -11,7 +11,6 @@ from dpproxy.tree.relation import (
     Beside,
     Contribution,
     ContributionLimits,
-    Distinct,
     Filter,
     Identity,
     Join,
@@ -20,8 +19,6 @@ from dpproxy.tree.relation import (
     Project,
     Rows,
     Scan,
-    Staged,
-    is_public_list,
     of_somebody,
     outer_columns,
 )
@@ -114,20 +111,3 @@ def test_rows_are_private_before_their_unit_is_reached() -> None:
     assert not Rows(node=OUTSIDE).private
     reached = pending.of_parent(X)
     assert (reached.unit, reached.pending, reached.private) == (X, None, True)
-
-
-def test_lists_that_are_public_by_themselves() -> None:
-    staged = Staged((X,), 0)
-    listed = InQuery("bool", (ref(A),), staged, (ref(X),))
-    assert is_public_list(listed)
-    for relation in (Filter((X,), staged, same(X, X)), Project((X,), staged, (ref(X),)), Distinct((X,), staged)):
-        assert is_public_list(InQuery("bool", (ref(A),), relation, (ref(X),)))
-    nested = Filter((X,), staged, Exists("bool", INSIDE))
-    for other in (
-        InQuery("bool", (ref(A),), staged, (ref(X),), True),
-        InQuery("bool", (ref(A),), staged, (ref(X),), False, True),
-        InQuery("bool", (ref(A),), INSIDE, (ref(X),)),
-        InQuery("bool", (ref(A),), nested, (ref(X),)),
-        same(A, B),
-    ):
-        assert not is_public_list(other)
