@@ -78,7 +78,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scratch]:
 def test_a_draft_of_a_server_fits_it(server: Scratch, tmp_path: Path) -> None:
     """Keys, types, constraints and comments are read, names with capitals come out as they are, and the draft passes check."""
     out = tmp_path / "club.yaml"
-    done = CliRunner().invoke(policy_app, ["init", server.dsn("club", "clerk"), "--out", str(out), "--yes"])
+    done = CliRunner().invoke(policy_app, ["init", server.dsn("club", "clerk"), "--out", str(out), "--yes", "--public", "courts"])
     assert done.exit_code == 0, done.exception
     policy = load_file(out).policy
     members, bookings = TableName("public", "Members"), TableName("public", "bookings")
@@ -93,7 +93,8 @@ def test_a_draft_of_a_server_fits_it(server: Scratch, tmp_path: Path) -> None:
     assert "court: {}  # names a row of `courts`" in text
     assert "more exact; when it begins: local time # of the court" in text
     checked = CliRunner().invoke(policy_app, ["check", str(out)])
-    assert (checked.exit_code, checked.stderr) == (0, ""), checked.stderr
+    others = [line for line in checked.stderr.splitlines() if not line.endswith("[open-decision]")]
+    assert (checked.exit_code, others) == (0, []), checked.stderr
 
 
 @pytest.mark.parametrize(
