@@ -85,9 +85,11 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
     if depth is Depth.DATA:
         from dpproxy.authoring.exact_counts import questions
 
-        for question in questions(loaded, catalog, backend.dialect):
-            told = question.told(await backend.violations(question.queries))
-            found += [told] if told is not None else []
+        asked = questions(loaded, catalog, backend.dialect)
+        queries = tuple(dict.fromkeys(query for question in asked for query in question.queries))  # many ask of the same ids
+        counts = dict(zip(queries, await backend.violations(queries), strict=True)) if queries else {}
+        told = (question.told(tuple(counts[query] for query in question.queries)) for question in asked)
+        found += [problem for problem in told if problem is not None]
     return tuple(found)
 
 

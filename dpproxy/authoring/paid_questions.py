@@ -207,7 +207,7 @@ class _Measured:
     def __init__(self, catalog: Catalog, decisions: Decisions, answers: Sequence[Answer]) -> None:
         self._catalog, self._decisions, self._answers = catalog, decisions, answers
         self._counts = {_answered_table(a.asked.about): a for a in answers if a.asked.aim == "people" and a.rows}
-        self._noun = f"{plural(decisions.unit_name)}"
+        self._noun = plural(decisions.unit_name)
         self._ranges, self._values = dict(decisions.ranges), dict(decisions.values)
         self._origins: dict[Subject, str] = dict(decisions.origins)
 
