@@ -299,8 +299,9 @@ class _Doubts:
             if target in tables and not tables[target].public and column not in hidden:
                 what = f"public table `{table.name}` refers by `{column}` to `{target}`, whose rows are people's"
                 yield self._at([(*place, column), place], what, fix, "personal-table")
+        ids = self._ids()
         for column in (c.name for c in shape.columns) if shape is not None else ():
-            owner = self._ids().get(column)
+            owner = ids.get(column)
             if owner is not None and column not in hidden and column not in keys:
                 what = f"public table `{table.name}` has the column `{column}`, a key of `{owner}`, whose rows are people's"
                 yield self._at([(*place, column), place], what, fix, "personal-table")
