@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 
 ORDER: tuple[str, ...] = (
     "errors amounts budget_windows table_terms derived_keys whole_file late_commands postgres_connections postgres_failures waiting_places demo_data",
-    "private_files",
+    "private_files local",
     "wire telemetry policy",
     "operations sql",
     "facade tree privacy",
@@ -58,7 +59,7 @@ ARITHMETIC = ("privacy", "mechanisms", "ledger", "records")
 
 FORBIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     (ARITHMETIC, ("sqlglot", "duckdb", "dpproxy.policy", "dpproxy.wire", "dpproxy.telemetry", "dpproxy.operations")),
-    (("privacy",), ("numpy",)),
+    (("privacy", "local", "collect"), ("numpy",)),
     (("tree", "plan.properties", "plan.measure", "plan.intervals.arithmetic"), ("sqlglot", "dpproxy.engines")),
     (("tree", "kernel"), ("sqlglot", "dpproxy.wire", "dpproxy.facade", "dpproxy.telemetry")),
     (
@@ -69,7 +70,7 @@ FORBIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 """Rooms, and what no file of theirs imports itself. Only `answers` sees plan, ledger, engine and mechanism together."""
 
-PURE = ("wire", "sql", "privacy", "tree", "kernel", "engines", "plan", "policy", "mechanisms")
+PURE = ("wire", "sql", "privacy", "tree", "kernel", "engines", "plan", "policy", "mechanisms", "local")
 IO_MODULES = {"asyncio", "socket", "subprocess", "sqlite3", "asyncpg", "duckdb", "threading", "random", "secrets"}
 """What pure rooms must not import: IO, threads, and generators other than the operating system's."""
 PURE_EXCEPT = {("wire.protocol", "asyncio"), ("wire.scram", "secrets"), ("policy.password", "secrets")}
@@ -212,6 +213,17 @@ def is_forbidden(module: str, name: str) -> bool:
 def test_what_rooms_must_not_know() -> None:
     guilty = [
         f"{module} imports {name}" for module, tree in trees().items() for name in named(tree) if is_forbidden(module, name)
+    ]
+    assert guilty == []
+
+
+def test_what_runs_on_devices_needs_the_standard_library_alone() -> None:
+    guilty = [
+        f"{module} imports {name}"
+        for module, tree in trees().items()
+        if room_of(module) in ("local", "collect")
+        for name in named(tree)
+        if name.split(".")[0] not in sys.stdlib_module_names and not name.startswith(("dpproxy.local.", "dpproxy.collect."))
     ]
     assert guilty == []
 
