@@ -41,7 +41,7 @@ from dpproxy.backends.duckdb import LOCKED_DOWN, backend_error, set_for_measurin
 from dpproxy.backends.duckdb_catalog import fetched
 from dpproxy.backends.postgres import CONNECT_TIMEOUT, RESTRICTED, SESSION, UNQUALIFIED, Isolation, number
 from dpproxy.backends.postgres import backend_error as server_error
-from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Moved, planned, read_csv, whole
+from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Locks, Moved, planned, read_csv, whole
 from dpproxy.policy.joined_keys import stored
 from dpproxy.policy.model import PostgresBackend
 from dpproxy.policy.names import quote_name
@@ -183,9 +183,9 @@ async def _epoch(connection: asyncpg.Connection, job: ExtractJob) -> str:
     return job.numbered.replace(NUMBER, str(await number(connection, job.query)))
 
 
-def _locks(job: ExtractJob) -> tuple[str, ...]:
-    told = (UNQUALIFIED, *planned([job.query]), RESTRICTED) if job.query is not None else ()
-    return (*planned([table.query for table in job.tables]), *told)
+def _locks(job: ExtractJob) -> Locks:
+    epoch = (UNQUALIFIED, *planned([job.query]).statements, RESTRICTED) if job.query is not None else ()
+    return Locks((*planned([table.query for table in job.tables]).statements, *epoch))
 
 
 @asynccontextmanager

@@ -25,7 +25,19 @@ import pyarrow as pa
 from dpproxy import postgres_connections
 from dpproxy.backends import postgres_catalog as catalogs
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread, whole_number
-from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Moved, Whole, planned, read_csv, reading, told_equal, whole
+from dpproxy.backends.postgres_snapshot import (
+    FORMAT,
+    NO_LOCKS,
+    NULL,
+    Locks,
+    Moved,
+    Whole,
+    planned,
+    read_csv,
+    reading,
+    told_equal,
+    whole,
+)
 from dpproxy.errors import (
     ADMIN_SHUTDOWN,
     CANNOT_CONNECT_NOW,
@@ -152,7 +164,7 @@ class Postgres:
         return self._within(reading(tables))
 
     @asynccontextmanager
-    async def _within(self, locks: Sequence[str]) -> AsyncIterator[Runner]:
+    async def _within(self, locks: Locks) -> AsyncIterator[Runner]:
         """Run in one transaction: what is lost with its connection cannot be read again, so that only its first run is
         retried."""
         snapshot = _Snapshot(self, self._measuring, locks)
@@ -173,7 +185,8 @@ class Postgres:
         return await self._run(counts, planned(checks), self._aside if aside else None)
 
     async def number(self, query: str) -> int:
-        return await self._run(lambda connection: number(connection, query), (UNQUALIFIED, *planned([query]), RESTRICTED))
+        locks = Locks((UNQUALIFIED, *planned([query]).statements, RESTRICTED))
+        return await self._run(lambda connection: number(connection, query), locks)
 
     async def close(self) -> None:
         """Interrupt what runs, then close the connections."""
@@ -184,7 +197,7 @@ class Postgres:
         for connections in (self._measuring, self._own, self._aside, self.holding):
             await connections.close()
 
-    async def _run(self, work: Work[T], locks: Sequence[str] = (), connections: _Connections | None = None) -> T:
+    async def _run(self, work: Work[T], locks: Locks = NO_LOCKS, connections: _Connections | None = None) -> T:
         """`work` that is no measurement, in a snapshot of its own. `locks`: of the tables whose rows it reads."""
         snapshot = _Snapshot(self, connections or self._own, locks)
         try:
@@ -276,7 +289,7 @@ class _Snapshot:
     """Runs in one transaction, which the first of them opens. `read`: it has told something, so that no other will do.
     `locks`: of the tables that it is to have all of."""
 
-    def __init__(self, backend: Postgres, connections: _Connections, locks: Sequence[str]) -> None:
+    def __init__(self, backend: Postgres, connections: _Connections, locks: Locks) -> None:
         self.connections, self.read = connections, False
         self._backend, self._stack, self._locks = backend, AsyncExitStack(), locks
         self._held: Whole | None = None

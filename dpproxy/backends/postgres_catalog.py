@@ -49,7 +49,8 @@ SELECT n.nspname, c.relname, a.attname, t.typname, tn.nspname, t.typtype::text,
          AND NOT EXISTS (SELECT FROM pg_partition_tree(c.oid) p JOIN pg_class l ON l.oid = p.relid WHERE l.relkind = 'f'),
        col_description(c.oid, a.attnum), obj_description(c.oid, 'pg_class'), c.oid::int8, a.attnum::int4,
        coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true),
-       a.attcollation NOT IN (0, (SELECT oid FROM pg_collation WHERE collname = 'default' AND collprovider = 'd'))
+       a.attcollation NOT IN (0, (SELECT oid FROM pg_collation WHERE collname = 'default' AND collprovider = 'd')),
+       format_type(a.atttypid, NULL)
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -130,11 +131,13 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
     tables: dict[int, CatalogTable] = {}
     names: dict[tuple[int, int], str] = {}
     for row in await connection.fetch(_COLUMNS):
-        schema, table, column, type_, type_schema, kind, element, array, not_null, comment, about, oid, number, exact, other = row
+        (schema, table, column, type_, type_schema, kind, element, array, not_null, *rest) = row
+        comment, about, oid, number, exact, other, stored = rest
         known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
         shown, why = (_array(element), "arrays have no bounds") if array else _type(type_, type_schema, kind, exact)
         whole = "numeric" if shown in ("int2", "int4", "int8", "numeric") else ""  # compared with each other as they are
-        added = CatalogColumn(column, column, shown, not not_null, not why, comment, reason=why, collated=other, exact=whole)
+        said = {"reason": why, "collated": other, "exact": whole, "stored": stored}
+        added = CatalogColumn(column, column, shown, not not_null, not why, comment, **said)
         tables[oid] = replace(known, columns=(*known.columns, added))
         names[oid, number] = column
     for oid, primary, numbers in await connection.fetch(_KEYS):

@@ -27,8 +27,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from dpproxy.backends.base import Locked
+from dpproxy.backends.base import Locked, Unreadable
 from dpproxy.backends.postgres_catalog import source
+from dpproxy.errors import DATATYPE_MISMATCH
 from dpproxy.policy.catalog import CatalogTable
 from dpproxy.policy.joined_keys import spelled
 
@@ -53,6 +54,14 @@ WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND l.relation >= {OU
 """
 """The tables that this transaction has locked. `same`: its snapshot has the table, and in the file that it is in now. Rows of the
 catalog are those of the snapshot; PostgreSQL's functions know what is there now."""
+
+_CHANGED: Final = """
+SELECT string_agg(format('%s of %s (%s, now %s)', t.name, t.place, t.type, format_type(a.atttypid, NULL)), ', ')
+FROM unnest($1::text[], $2::text[], $3::text[]) AS t (place, name, type)
+JOIN pg_attribute AS a ON a.attrelid = t.place::regclass AND a.attname = t.name
+WHERE format_type(a.atttypid, NULL) <> t.type
+"""
+"""Columns that have another type than they had: a plan of the old type would be charged before the engine refuses it."""
 
 Begun = Callable[[], AbstractAsyncContextManager[asyncpg.Connection]]
 """A connection in a transaction that only reads."""
@@ -80,9 +89,24 @@ class Whole:
             raise Moved
 
 
-def reading(tables: Sequence[CatalogTable]) -> tuple[str, ...]:
+@dataclass(frozen=True)
+class Locks:
+    """`statements` that lock whatever is to be read. `types`: of columns, as they were when plans were made, each a table as
+    PostgreSQL spells it, a column and a type."""
+
+    statements: tuple[str, ...] = ()
+    types: tuple[tuple[str, str, str], ...] = ()
+
+
+NO_LOCKS: Final = Locks()
+
+
+def reading(tables: Sequence[CatalogTable]) -> Locks:
     """Return statements that lock tables as whoever reads the columns named in them, and read nothing."""
-    return tuple(f"SELECT {', '.join(columns)} FROM {source(table)} LIMIT 0" for table, columns in _columns(tables))
+    return Locks(
+        tuple(f"SELECT {', '.join(columns)} FROM {source(table)} LIMIT 0" for table, columns in _columns(tables)),
+        tuple((source(table), c.source, c.stored) for table in tables for c in table.columns if c.stored),
+    )
 
 
 def _columns(tables: Sequence[CatalogTable]) -> Iterator[tuple[CatalogTable, list[str]]]:
@@ -91,36 +115,44 @@ def _columns(tables: Sequence[CatalogTable]) -> Iterator[tuple[CatalogTable, lis
         yield table, [spelled(column.source, '"') for column in table.columns]
 
 
-def planned(queries: Sequence[str]) -> tuple[str, ...]:
+def planned(queries: Sequence[str]) -> Locks:
     """Return statements that lock whatever some queries read. How long they take may depend on what is known of the data, so they
     are for the operator's own queries."""
-    return tuple(f"EXPLAIN {query}" for query in queries)
+    return Locks(tuple(f"EXPLAIN {query}" for query in queries))
 
 
 async def whole(
     stack: AsyncExitStack,
     holding: Begun,
     reading: Begun,
-    locks: Sequence[str],
+    locks: Locks,
     patience: float = PATIENCE,
     met: Collection[int] = (),
 ) -> Whole:
     """Return a transaction of `reading` (REPEATABLE READ), which `stack` ends. `holding` (READ COMMITTED) is over by then. Raises
-    Locked after `patience` seconds."""
+    Locked after `patience` seconds, and Unreadable where a column has another type than it had."""
     loop = asyncio.get_running_loop()
     end = loop.time() + patience
     while True:
         async with AsyncExitStack() as mine:
             connection = await mine.enter_async_context(reading())  # its snapshot is that of its first query
             await connection.execute(WAITING)
-            async with holding() if locks else nullcontext() as first:
-                held = await _lock(first, locks, end - loop.time()) if first is not None else frozenset()
-                locked = await _briefly(connection, locks)
+            async with holding() if locks.statements else nullcontext() as first:
+                held = await _held(first, locks, end - loop.time()) if first is not None else frozenset()
+                locked = await _briefly(connection, locks.statements)
             if locked is not None and locked <= held:
                 stack.push_async_exit(mine.pop_all())
                 return Whole(connection, locked, set(met))
         if loop.time() >= end:
             raise Locked("the tables are replaced again and again")
+
+
+async def _held(connection: asyncpg.Connection, locks: Locks, seconds: float) -> frozenset[int]:
+    """Lock, and look at the columns' types: those of now, as the transaction sees whatever is committed."""
+    held = await _lock(connection, locks.statements, seconds)
+    if locks.types and (changed := await connection.fetchval(_CHANGED, *map(list, zip(*locks.types, strict=True)))):
+        raise Unreadable(f"{DATATYPE_MISMATCH} of another type than at the start: {changed}")
+    return held
 
 
 async def _briefly(connection: asyncpg.Connection, locks: Sequence[str]) -> frozenset[int] | None:

@@ -27,7 +27,8 @@ class CatalogColumn:
     and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
     `exact`: of numbers, the kind of those they are compared with as they are (`table_terms.same_kind`); empty: those of their
     `type`. Of moments of another precision than usual, the engine's own type. `parts`: the columns that it is joined of
-    (`policy.joined_keys`); none of a column that the backend has.
+    (`policy.joined_keys`); none of a column that the backend has. `stored`: the type that the backend calls it, where that is
+    compared before each measurement; no part of what a column is.
     """
 
     name: str
@@ -42,6 +43,7 @@ class CatalogColumn:
     collated: bool = False
     exact: str = ""
     parts: tuple[KeyPart, ...] = ()
+    stored: str = field(default="", compare=False, repr=False)
 
 
 @dataclass(frozen=True)

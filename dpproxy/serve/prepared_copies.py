@@ -60,7 +60,9 @@ def job_of(policy: Policy, backend: DuckDB, tables: Sequence[StoredTable], folde
     said = policy.accelerate.disk
     allowed = allowed_bytes(said, backend.size, free(folder.path))
     preparations = tuple(Preparation(table.name, table.sql) for table in tables)
-    return Job(backend.config, backend.state, preparations, folder, allowed, DATABASE, said)
+    job = Job(backend.config, backend.state, preparations, folder, allowed, DATABASE, said)
+    job.key  # noqa: B018 - computed here, aside of the loop that looks at it ten times a second
+    return job
 
 
 def accelerator_of(

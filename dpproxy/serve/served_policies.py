@@ -121,7 +121,7 @@ class ServedPolicies:
     async def _reload(self, path: Path) -> None:
         self.history[path].problem = ""
         try:
-            loaded = self._decided(load_file(path))
+            loaded = self._decided(await asyncio.to_thread(load_file, path))  # YAML of many tables takes long: sessions go on
             self._included[path] = loaded.included
             current = self._datasets.get(self._names.get(path, ""))
             if current is None or not same_but_users(current.policy, loaded.policy) or await outdated(current):

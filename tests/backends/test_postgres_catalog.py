@@ -38,6 +38,7 @@ def column(
         number,
         exact,
         other,
+        type_,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -313,3 +314,24 @@ async def test_what_is_not_there_is_met_at_the_door(
     finally:
         owner.execute(undo.encode())
     assert await measured(backend, "visits") == 10
+
+
+async def test_a_column_of_another_type_is_met_at_the_door(
+    server: Scratch, backend: Postgres, owner: psycopg.Connection[Any]
+) -> None:
+    """Also where the change is committed while the measurement waits, after its snapshot. Other columns are read as before."""
+    catalog = await backend.introspect()
+    found = catalog.tables[TableName("staging", "visits")]
+    (number,) = (c for c in found.columns if c.name == "n")
+    both, one = replace(found, columns=(number,)), replace(found, columns=tuple(c for c in found.columns if c.name == "id"))
+    with owner.transaction():
+        owner.execute("ALTER TABLE staging.visits ALTER n TYPE bigint")
+        measuring = asyncio.ensure_future(backend.snapshot((both,)).__aenter__())
+        await until_waiting(server)
+    with pytest.raises(Unreadable, match="integer, now bigint"):
+        await measuring
+    async with backend.snapshot((one,)) as runner:
+        assert (await runner.run(["SELECT count(id)::int8 AS n FROM staging.visits"]))._open()[0].to_pydict() == {"n": [0]}
+    owner.execute("ALTER TABLE staging.visits ALTER n TYPE int")
+    async with backend.snapshot((both,)):
+        pass
