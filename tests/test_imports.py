@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 ORDER: tuple[str, ...] = (
     "errors amounts budget_windows table_terms derived_keys whole_file late_commands postgres_connections postgres_failures waiting_places demo_data",
     "private_files local",
-    "wire telemetry policy",
+    "wire telemetry policy collect",
     "operations sql",
     "facade tree privacy",
     "kernel mechanisms ledger limits",
