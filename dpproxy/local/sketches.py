@@ -29,6 +29,7 @@ from dpproxy.local.laws import (
     settled,
     whole_number,
 )
+from dpproxy.local.listed import Direct
 from dpproxy.local.spaces import Space
 
 CELLS = 2**26
@@ -88,6 +89,11 @@ class Hashed(_Sketch):
     @property
     def least(self) -> Fraction:
         return Fraction(1, self.width)
+
+    @cached_property
+    def direct(self) -> Direct:
+        """How a cell is reported."""
+        return Direct(self.width, self.keep)
 
     @property
     def space(self) -> Space:
@@ -199,8 +205,8 @@ class Sequence(Mechanism):
         whole_number(self.length, 2, 32, "the length of words")
         if self.length % 2:
             raise ClaimError("the length of words is even: fragments have two letters")
-        if not 2 <= len(self.letters) <= 256 or len(set(self.letters)) < len(self.letters) or " " in self.letters:
-            raise ClaimError("`letters` are 2 to 256 different ones, without a blank")
+        if not 2 <= len(self.letters) <= 256 or len({*self.letters, " "}) <= len(self.letters) or not self.letters.isprintable():
+            raise ClaimError("`letters` are 2 to 256 different printable ones, without a blank")
         Hadamard(self.functions, self.width, self.seed, self.keep)
 
     @classmethod
@@ -240,6 +246,12 @@ class Sequence(Mechanism):
     @property
     def law(self) -> Law:
         return self.word.law
+
+    def piece(self, word: str, position: int, puzzle: int) -> int:
+        """Return the integer of a word's fragment at a position with its puzzle piece: blanks are letter 0."""
+        alphabet = " " + self.letters
+        one, other = (alphabet.index(letter) for letter in word.ljust(self.length)[2 * position : 2 * position + 2])
+        return (one * len(alphabet) + other) * 256 + puzzle
 
     def report(self, position: int, fragment: int, word: int) -> int:
         """Return the one integer of a report's three parts."""
