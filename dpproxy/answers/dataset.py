@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import structlog
 
-from dpproxy.answers.plan_cache import Plans
 from dpproxy.answers.standings import AppliedBudget, RecentStanding, WarningLevels, applied_budgets, limit
 from dpproxy.answers.table_standing import ClaimStanding, TableAccess
 from dpproxy.backends.base import Backend
@@ -23,9 +22,10 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.facade import Rooms
 from dpproxy.facade.sample import Size, sample
 from dpproxy.ledger.ledger import Charge, Ledger, Limits
-from dpproxy.limits.side_threads import Seats, SideThreads
+from dpproxy.limits.side_threads import Race, Seats, SideThreads
 from dpproxy.mechanisms.noise import Noise, Released
 from dpproxy.operations.pauses import Pauses
+from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.privacy.measurement import Measurement
@@ -33,7 +33,7 @@ from dpproxy.reuse.lookup import RecentNotices, Reuse
 from dpproxy.reuse.spelled_values import Spell
 from dpproxy.sql.privacy_clauses import NAME as BUDGET_CALL
 from dpproxy.sql.repeatability import BEYOND_WORDS
-from dpproxy.sql.statements import SIGNALS
+from dpproxy.sql.statements import SIGNALS, Statement
 from dpproxy.sql.translation import FOREIGN
 from dpproxy.table_terms import TableName
 from dpproxy.telemetry.tallies import Tallies
@@ -218,6 +218,34 @@ class Asker:
 
     user: User
     role: Role
+
+
+Settings = Mapping[str, str | None]
+"""A session's settings by their PostgreSQL names; None when unset."""
+
+
+class Plans(Protocol):
+    """What a session asks of the planner. All methods raise Refusal; `plan` with positions in characters of
+    `Statement.query`."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return bare names of the private tables, folded."""
+        ...
+
+    def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
+        """Return a text's statements as the role sees them: a table it may not read is none."""
+        ...
+
+    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
+
+    async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
+        """Do as `split`, in a thread where it may take long; then `race` waits for it."""
+        ...
+
+    async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
+        """Do as `plan`, in a thread where it may take long; then `race` waits for it."""
+        ...
 
 
 class Watch(Protocol):

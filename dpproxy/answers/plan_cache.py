@@ -14,8 +14,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from dpproxy.answers.dataset import Settings
 from dpproxy.answers.statement_end import internal
 from dpproxy.errors import STATEMENT_TOO_COMPLEX, Refusal, UnprovenPlan
 from dpproxy.facade.ddl import Shown, visible_columns
@@ -44,33 +45,6 @@ ASIDE = 2  # long texts at a time
 LOGGED = 50_000  # characters of a plan that is refused as unproven, in the log
 
 T = TypeVar("T")
-
-Settings = Mapping[str, str | None]
-"""A session's settings by their PostgreSQL names; None when unset."""
-
-
-class Plans(Protocol):
-    """What a session asks of the planner. All methods raise Refusal; `plan` with positions in characters of
-    `Statement.query`."""
-
-    @property
-    def names(self) -> frozenset[str]:
-        """Return bare names of the private tables, folded."""
-        ...
-
-    def split(self, text: str, role: Role | None = None) -> tuple[Statement, ...]:
-        """Return a text's statements as the role sees them: a table it may not read is none."""
-        ...
-
-    def plan(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...]) -> Plan: ...
-
-    async def split_aside(self, text: str, role: Role, race: Race) -> tuple[Statement, ...]:
-        """Do as `split`, in a thread where it may take long; then `race` waits for it."""
-        ...
-
-    async def plan_aside(self, statement: Statement, role: Role, settings: Settings, types: tuple[str, ...], race: Race) -> Plan:
-        """Do as `plan`, in a thread where it may take long; then `race` waits for it."""
-        ...
 
 
 class MemoizedCall(Generic[T]):

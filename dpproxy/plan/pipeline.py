@@ -226,7 +226,7 @@ def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
     queries = QueryBinder(context, registry.counter, StatementMeasurer(registry))
     result = ReleasedResult(tree, False) if returns_nothing(tree) else queries.bind(tree, {})
     if isinstance(result, RowsResult):
-        raise rows_of_people(tree, context)
+        raise rows_of_people(tree, context.policy.unit_name)
     return registry, result
 
 

@@ -12,7 +12,6 @@ from typing import Final
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
-from dpproxy.plan.context import Context
 from dpproxy.policy.names import plural
 from dpproxy.sql.dialect import position
 
@@ -54,9 +53,8 @@ def positioned(refusal: Refusal, at: int | None) -> Refusal:
     return refusal if refusal.position is not None else replace(refusal, position=at)
 
 
-def rows_of_people(node: exp.Expr, context: Context) -> Refusal:
+def rows_of_people(node: exp.Expr, unit: str) -> Refusal:
     """Refuse a query whose answer would be rows of single people."""
-    unit = context.policy.unit_name
     return Refusal(
         INSUFFICIENT_PRIVILEGE,
         f"answers are aggregates over many {plural(unit)}; this query returns rows of single {plural(unit)}",
@@ -65,11 +63,11 @@ def rows_of_people(node: exp.Expr, context: Context) -> Refusal:
     )
 
 
-def mixed_rows(node: exp.Expr, context: Context) -> Refusal:
+def mixed_rows(node: exp.Expr, unit: str) -> Refusal:
     """Refuse a set operation of private and public rows."""
     return FormRefusal(
         FEATURE_NOT_SUPPORTED,
-        f"{type(node).__name__.upper()} of private and public rows: the public ones belong to no {context.policy.unit_name}",
+        f"{type(node).__name__.upper()} of private and public rows: the public ones belong to no {unit}",
         position(node),
         hint="Aggregate each side by itself, and put the results together: SELECT k, count(*) FROM private GROUP BY k UNION ALL "
         "SELECT k, count(*) FROM public GROUP BY k.",
@@ -85,9 +83,8 @@ def _over_it(node: exp.Expr) -> str:
     return "Aggregate: SELECT count(*), sum(...), avg(...) ... GROUP BY ..."
 
 
-def recursion(node: exp.Expr, context: Context) -> Refusal:
+def recursion(node: exp.Expr, unit: str) -> Refusal:
     """Refuse WITH RECURSIVE over private rows without a stated depth: nothing bounds what it makes of one person's."""
-    unit = context.policy.unit_name
     return FormRefusal(
         FEATURE_NOT_SUPPORTED,
         f"a recursive query over private rows is not supported without a stated depth: how often it repeats would depend on "
@@ -109,9 +106,8 @@ def limit_below(node: exp.Expr) -> Refusal:
     )
 
 
-def private_correlation(node: exp.Expr, context: Context) -> Refusal:
+def private_correlation(node: exp.Expr, unit: str) -> Refusal:
     """Refuse a subquery over private rows that looks at the query around it in a way that cannot be measured once."""
-    unit = context.policy.unit_name
     return Refusal(
         FEATURE_NOT_SUPPORTED,
         f"a subquery over private rows that refers to the query around it must be one aggregate of many {plural(unit)}",
@@ -120,13 +116,13 @@ def private_correlation(node: exp.Expr, context: Context) -> Refusal:
     )
 
 
-def private_in_public(node: exp.Expr, context: Context) -> Refusal:
+def private_in_public(node: exp.Expr, unit: str) -> Refusal:
     """Refuse a subquery over private rows by which public rows would be chosen."""
     return FormRefusal(
         FEATURE_NOT_SUPPORTED,
         "a subquery over private rows would decide exactly which rows are returned",
         position(node),
         hint="Aggregate inside the subquery: it may return counts, sums or averages of many "
-        f"{plural(context.policy.unit_name)}; or count by key, SELECT p.key, count(i.key) FROM public p LEFT JOIN private i "
+        f"{plural(unit)}; or count by key, SELECT p.key, count(i.key) FROM public p LEFT JOIN private i "
         "ON ... GROUP BY 1, and compare these.",
     )

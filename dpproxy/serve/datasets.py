@@ -16,8 +16,8 @@ import structlog
 
 from dpproxy.answers import public_tables
 from dpproxy.answers.data_identity import data_of, file_of
-from dpproxy.answers.dataset import Dataset, words_of
-from dpproxy.answers.plan_cache import PlanCache, Plans, plans_for
+from dpproxy.answers.dataset import Dataset, Plans, words_of
+from dpproxy.answers.plan_cache import PlanCache, plans_for
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.derived_keys import derived
 from dpproxy.engines import literal

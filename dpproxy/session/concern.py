@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from dpproxy.limits.side_threads import SideThreads
 from dpproxy.session.message_flow import HARMLESS
-from dpproxy.session.sql_prepare import WORDS
 from dpproxy.wire.framing import Span
 from dpproxy.wire.frontend import peek_bind, peek_name
 from dpproxy.wire.protocol import ProtocolError
@@ -33,6 +32,8 @@ TOGETHER: Final = 250
 """Words of one automaton: it takes some 5 nanoseconds a byte."""
 REACH: Final = 1 << 20
 """Bytes times words that are looked through on the loop: a millisecond."""
+WORDS: Final = (b"execute", b"deallocate", b"discard")
+"""With prepared statements over private tables in a session, a text with one of these is worth a second look."""
 
 
 def at_once(size: int, words: int) -> bool:

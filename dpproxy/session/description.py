@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpproxy.answers.plan_cache import Settings
+from dpproxy.answers.dataset import Settings
 from dpproxy.errors import PROTOCOL_VIOLATION, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.session.link import Exchange

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
-from dpproxy.answers.plan_cache import Settings
+from dpproxy.answers.dataset import Settings
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_PARAMETER_VALUE, UNDEFINED_OBJECT, Refusal
 from dpproxy.session.encodings import decoded
 from dpproxy.sql.repeatability import CLOCK

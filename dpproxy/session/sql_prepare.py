@@ -137,8 +137,6 @@ def _constant(text: str | None, type_: str) -> str:
 
 
 _INSIDE = re.compile(r'(?i)\bexecute\s+("(?P<quoted>[^"]+)"|(?P<plain>\w+))')
-WORDS = (b"execute", b"deallocate", b"discard")
-"""With prepared statements over private tables in a session, a text with one of these is worth a second look."""
 
 
 def concerned(statement: Statement, private: Mapping[str, PreparedStatement]) -> Named | None:

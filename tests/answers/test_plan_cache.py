@@ -15,13 +15,13 @@ from typing import TypeVar
 import pytest
 from structlog.testing import capture_logs
 
+from dpproxy.answers.dataset import Settings
 from dpproxy.answers.plan_cache import (
     ROOM_OF_PLANS,
     ROOM_OF_TEXTS,
     SHORT,
     MemoizedCall,
     PlanCache,
-    Settings,
     known_to,
     plans_for,
     private_names,

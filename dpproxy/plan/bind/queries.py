@@ -79,7 +79,7 @@ class QueryBinder:
             return RowsResult(item.rows, item.columns)
         if isinstance(node, exp.Values | exp.Table):
             if self.tables.names_private(node, env):
-                raise rows_of_people(node, self.context)
+                raise rows_of_people(node, self.context.policy.unit_name)
             return ReleasedResult(node, False)
         raise unsupported(f"{type(node).__name__.upper()}")
 
@@ -130,10 +130,10 @@ class QueryBinder:
             result = self.bind(cte.this, env)
         except Refusal as refusal:
             if private or isinstance(refusal, FormRefusal):
-                raise recursion(cte, self.context) from None
+                raise recursion(cte, self.context.policy.unit_name) from None
             raise
         if isinstance(result, RowsResult):
-            raise recursion(cte, self.context)
+            raise recursion(cte, self.context.policy.unit_name)
         cte.set("this", result.tree)
         self.measurer.released_ctes[id(env[name].query)] = ReleasedResult(_named(copied(result.tree), columns), result.measured)
 
@@ -153,7 +153,7 @@ class QueryBinder:
             return ReleasedResult(node, left.measured or right.measured)
         if isinstance(left, ReleasedResult) or isinstance(right, ReleasedResult):
             measured = any(isinstance(side, ReleasedResult) and side.measured for side in (left, right))
-            raise (rows_of_people if measured or _answers(node) else mixed_rows)(node, self.context)
+            raise (rows_of_people if measured or _answers(node) else mixed_rows)(node, self.context.policy.unit_name)
         if node.args.get("limit") or node.args.get("offset"):
             raise limit_below(node)
         return SetOperation(self.context, self.counter, node).of(left, right)
@@ -217,12 +217,12 @@ class QueryBinder:
             grouped = decorrelated(node)
             if grouped is None:
                 decides = isinstance(node.parent, exp.Exists | exp.In)
-                raise (private_in_public if decides else private_correlation)(node, self.context)
+                raise (private_in_public if decides else private_correlation)(node, self.context.policy.unit_name)
             query = grouped
         zero = looked_up and only_counts(node) and isinstance(node.parent, exp.Subquery)
         result = self.bind(query, env)
         if isinstance(result, RowsResult):
-            raise private_in_public(node, self.context)
+            raise private_in_public(node, self.context.policy.unit_name)
         if not zero:
             return result
         lookup = exp.Anonymous(this="coalesce", expressions=[exp.Subquery(this=result.tree), exp.Literal.number(0)])

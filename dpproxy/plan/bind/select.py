@@ -151,7 +151,7 @@ def has_aggregates(select: exp.Select) -> bool:
 def _no_limit(select: exp.Select, context: Context) -> None:
     """A preview of rows, as tools ask for one, gets advice about the rows: the LIMIT is not its problem."""
     if any(select.args.get(k) for k in ("limit", "offset", "fetch")):
-        raise rows_of_people(select, context) if select.parent is None else limit_below(select)
+        raise rows_of_people(select, context.policy.unit_name) if select.parent is None else limit_below(select)
 
 
 def _projections(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[tuple[str, Expr]]:

@@ -54,7 +54,7 @@ class SetOperation:
         if len(left.columns) != len(right.columns):
             raise Refusal(SYNTAX_ERROR, "each UNION query must have the same number of columns", position(self.node))
         if left.rows.private != right.rows.private:
-            raise mixed_rows(self.node, self.context)
+            raise mixed_rows(self.node, self.context.policy.unit_name)
         for column in (*left.columns, *right.columns):
             reading(column)
         left, right = with_common_types(left, right, type(self.node).__name__.upper())

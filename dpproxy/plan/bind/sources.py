@@ -110,10 +110,10 @@ class Sources:
 
     def _function(self, node: exp.Table, alias: str) -> Item:
         if self.queries.tables.names_private(node.this, self.env):
-            raise private_in_public(node, self.context)
+            raise private_in_public(node, self.context.policy.unit_name)
         for nested in outermost_queries(node.this):
             if isinstance(self.queries.bind(nested, self.env), RowsResult):
-                raise private_in_public(nested, self.context)
+                raise private_in_public(nested, self.context.policy.unit_name)
         return Item(alias, None, (), node)
 
     def _view(self, node: exp.Table, view: str, alias: str, names: tuple[str, ...]) -> Item:
