@@ -88,8 +88,8 @@ def reportable(claim: Claim, value: Value, values: List[str] = ()) -> bool:
 def randomised(claim: Claim, value: Value, values: List[str] = (), chance: Chance = SYSTEM) -> bool | int | str:
     """Return a report of a value, as `claim.space` says it is stored.
 
-    `values` are the claim's candidates in their order: a text among them stands for its number, and `Direct` reports a text. Without
-    them, values and reports of lists are numbers. Raises Unreportable for a value that is not the mechanism's.
+    `values` are the claim's candidates in their order: a text among them stands for its number, and `Direct` reports a text.
+    Without them, values and reports of lists are numbers. Raises Unreportable for a value that is not the mechanism's.
     """
     if not reportable(claim, value, values):
         raise Unreportable(f"{claim.name} cannot report this value")
