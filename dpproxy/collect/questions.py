@@ -46,8 +46,8 @@ class OutsideSpace(ValueError):
 
 @dataclass(frozen=True)
 class PlainColumn:
-    """A column that reports have as it is, without noise. `values`: what it may be; None: not listed. `low`, `high`: of numbers and days, as
-    text."""
+    """A column that reports have as it is, without noise. `values`: what it may be; None: not listed. `low`, `high`: of
+    numbers and days, as text."""
 
     name: str
     values: tuple[Plain, ...] | None = None
