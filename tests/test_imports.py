@@ -42,7 +42,7 @@ ORDER: tuple[str, ...] = (
     "backends",
     "acceleration reuse",
     "answers",
-    "review session console bookkeeping",
+    "review session console bookkeeping collector",
     "server",
     "serve",
     "authoring admin",
