@@ -411,7 +411,7 @@ def varied(policy: Path, database: Path, bounds: dict[str, int], folder: Path) -
         place = places(connection)
         for name, table in loaded.tables.items():
             written = next((rules["tables"][key] for key in (str(name), name.name) if key in rules["tables"]), None)
-            if table.public or table.one or written is None:
+            if table.kind.shown or table.one or written is None:
                 continue
             written["bounds"] = dict(bounds)
             if (most := _greatest(connection, table, place)) is not None:

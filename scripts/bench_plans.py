@@ -89,7 +89,7 @@ def rules_of(policy: Path) -> tuple[Policy, Catalog]:
         assert isinstance(rules.backend, DuckDBBackend)
         backend = DuckDB(rules.backend)
         try:
-            public = frozenset(name for name, table in rules.tables.items() if table.public)
+            public = frozenset(name for name, table in rules.tables.items() if table.kind.shown)
             return rules, await backend.with_public_ranges(await backend.introspect(), public)
         finally:
             await backend.close()

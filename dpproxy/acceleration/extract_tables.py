@@ -106,7 +106,7 @@ class _Names:
 
 def _table(policy: TablePolicy, table: CatalogTable, used: frozenset[str], numerics: Numerics, name: str) -> ExtractTable:
     names, hidden = _Names(), {c.name for c in policy.columns.values() if c.role is ColumnRole.HIDDEN}
-    kept = [c for c in table.columns if policy.public or c.name in used]
+    kept = [c for c in table.columns if policy.kind.shown or c.name in used]
     columns, asked, read, items = [], [], [], []
     for i, column in enumerate(kept):
         held, text, type_, item = _column(column, policy, column.name in hidden - used, numerics, f"c{i}")
@@ -145,7 +145,7 @@ def _column(
     """The column in the extract; what PostgreSQL is asked, the type of that, and what is made of it."""
     quoted = spelled(column.source, '"')
     held = replace(column, collated=False, exact="")
-    if unread or (not column.bounded and not policy.public):
+    if unread or (not column.bounded and not policy.kind.shown):
         return replace(held, type="text", bounded=False, nullable=True) if unread else held, "NULL::text", "text", name
     if not column.bounded:
         return held, quoted, "text", name

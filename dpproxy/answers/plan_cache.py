@@ -249,8 +249,8 @@ def _unpacked(value: T | Refusal) -> T:
 
 
 def private_names(policy: Policy) -> frozenset[str]:
-    """Return bare names of private tables, and of views, which may read them."""
-    tables = {t.name.name for t in policy.tables.values() if not t.public}
+    """Return bare names of tables whose rows are not shown, and of views, which may read them."""
+    tables = {t.name.name for t in policy.tables.values() if not t.kind.shown}
     return frozenset(tables | {view.name for view in policy.views})
 
 
@@ -267,6 +267,6 @@ def known_to(shown: Shown) -> Known:
     """Return exactly what the role's facade shows."""
     columns = frozenset(c.name for table, shape in shown.tables for c in visible_columns(table, shape))
     views = frozenset(view.name for view in shown.views)
-    private = frozenset(table.name.name for table, _ in shown.tables if not table.public)
+    private = frozenset(table.name.name for table, _ in shown.tables if not table.kind.shown)
     units = frozenset((t.name.name, t.unit.column) for t, _ in shown.tables if t.unit is not None and not t.unit.steps)
     return Known(private | views, columns, frozenset(table.name.name for table, _ in shown.tables), units)

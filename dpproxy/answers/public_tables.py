@@ -20,7 +20,7 @@ from dpproxy.backends.base import Backend, BackendError
 from dpproxy.errors import SERIALIZATION_FAILURE, Refusal
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.data_claims import QUOTE, table_source
-from dpproxy.policy.model import Policy
+from dpproxy.policy.model import Policy, TableKind
 from dpproxy.policy.names import quote_name
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.template import Template
@@ -58,7 +58,7 @@ TRIES: Final = 3
 
 
 def publics_of(policy: Policy, catalog: Catalog) -> tuple[CatalogTable, ...]:
-    return tuple(catalog.tables[name] for name, table in policy.tables.items() if table.public)
+    return tuple(catalog.tables[table.name] for table in policy.of_kind(TableKind.PUBLIC))
 
 
 async def read(policy: Policy, catalog: Catalog, backend: Backend) -> tuple[Catalog, Mapping[TableName, str]]:

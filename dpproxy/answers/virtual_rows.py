@@ -7,7 +7,7 @@ order of `sql.virtual_tables.VIRTUAL_TABLES`; values are PostgreSQL's text forms
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, assert_never
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.dataset import Asker, Dataset
@@ -19,7 +19,7 @@ from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report.omissions import rows_text
 from dpproxy.policy.data_claims import told, unitless_rows
 from dpproxy.policy.joined_keys import day_promise
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, TablePolicy
 from dpproxy.policy.names import plural, quote_name
 from dpproxy.policy.scalars import length_text
 from dpproxy.policy.unit_forms import others_named
@@ -48,7 +48,7 @@ def help_rows(dataset: Dataset, asker: Asker) -> Iterator[Help]:
 
 def _example(dataset: Dataset, asker: Asker) -> str:
     """A private table of the role, as SQL names it; a table of this schema where it has none."""
-    tables = (t.name for t in dataset.policy.tables.values() if not t.public and readable(asker.role, t.name))
+    tables = (t.name for t in dataset.policy.of_kind(TableKind.PEOPLE) if readable(asker.role, t.name))
     return next((_named(name) for name in tables), "dpproxy.tables")
 
 
@@ -197,11 +197,14 @@ def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
 
 def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     for table in _readable(dataset, asker):
-        if table.public:
-            yield str(table.name), "public", None, None, None
-        else:
-            groups = None if table.bounds.groups is None else str(table.bounds.groups)
-            yield str(table.name), "private", str(table.bounds.rows), groups, _note(table, dataset)
+        match table.kind:
+            case TableKind.PUBLIC | TableKind.REPORTS:
+                yield str(table.name), table.kind.value, None, None, None
+            case TableKind.PEOPLE:
+                groups = None if table.bounds.groups is None else str(table.bounds.groups)
+                yield str(table.name), table.kind.value, str(table.bounds.rows), groups, _note(table, dataset)
+            case _:
+                assert_never(table.kind)
 
 
 def _note(table: TablePolicy, dataset: Dataset) -> str | None:
@@ -243,7 +246,7 @@ def _policy(dataset: Dataset, asker: Asker) -> Iterator[Row]:
         for column in visible_columns(table, shape) if shape else ():
             rule = table.columns.get(column.name)
             low, high, values, note = _rule(rule)
-            kind = "public" if table.public else str(rule.role if rule else ColumnRole.UNIT)
+            kind = "public" if table.kind.shown else str(rule.role if rule else ColumnRole.UNIT)
             yield str(table.name), column.name, kind, column_type(column), low, high, values, note
 
 

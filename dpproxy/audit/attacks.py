@@ -37,7 +37,7 @@ from dpproxy.ledger.ledger import Ledger
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import Budget, ColumnRole, DuckDBBackend, Policy, User
+from dpproxy.policy.model import Budget, ColumnRole, DuckDBBackend, Policy, TableKind, User
 from dpproxy.policy.names import quote_name
 from dpproxy.records.sqlite import SqliteLedger
 
@@ -152,7 +152,7 @@ def probes(policy: Policy, catalog: Catalog) -> tuple[Statement, ...]:
 
 def _texts(policy: Policy, catalog: Catalog, visible: object) -> Iterator[str]:
     for table in policy.tables.values():
-        if table.public or (isinstance(visible, frozenset) and table.name not in visible):
+        if table.kind is not TableKind.PEOPLE or (isinstance(visible, frozenset) and table.name not in visible):
             continue
         plain = [c.name for c in catalog.tables[table.name].columns if c.name in table.columns]
         plain = [c for c in plain if table.columns[c].role is ColumnRole.PLAIN]
@@ -232,7 +232,7 @@ def differencing(both: Pair, bench: AuditBench, figures: Sequence[Figure], secon
         rules = bench.loaded.policy.tables[table.shape.name]
         declared = next((c for c in rules.columns.values() if c.values and isinstance(c.values[0], str)), None)
         role = figures[0].statement.role if figures else next(iter(bench.loaded.policy.roles))
-        if rules.public or declared is None:
+        if rules.kind is not TableKind.PEOPLE or declared is None:
             continue
         name, key = quote_name(rules.name.name), quote_name(declared.name)
         value = "'" + str((declared.values or ("",))[0]).replace("'", "''") + "'"

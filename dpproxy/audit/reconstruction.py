@@ -76,7 +76,7 @@ def _ground(policy: Policy, world: World) -> _Ground | None:
         plain = {c.name: c.type for c in table.shape.columns}
         numbers = [c for c in rules.columns.values() if c.range and plain.get(c.name) in _WHOLE_NUMBERS and _wide(c)]
         secrets = [c for c in rules.columns.values() if c.values and len(c.values) > 1 and isinstance(c.values[0], str)]
-        if rules.one and not rules.public and numbers and secrets and rules.unit is not None and not rules.unit.steps:
+        if rules.one and numbers and secrets and rules.unit is not None and not rules.unit.steps:
             return _Ground(table, rules, numbers[0], secrets[0])
     return None
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from dpproxy.audit.bench import Statement
 from dpproxy.authoring.cases import read_log
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TableKind, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.statements import split
 
@@ -46,7 +46,7 @@ def generated(policy: Policy, catalog: Catalog) -> tuple[Statement, ...]:
 
 
 def _tables(policy: Policy, role: Role) -> list[TablePolicy]:
-    return [t for t in policy.tables.values() if not t.public and (role.tables is None or t.name in role.tables)]
+    return [t for t in policy.of_kind(TableKind.PEOPLE) if role.tables is None or t.name in role.tables]
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _joined(t: _Columns, other: _Columns, on: str) -> Shapes:
 
 def _with_public(policy: Policy, t: _Columns) -> Shapes:
     """With a public table, by a column of the same name that is its key."""
-    for public in (p for p in policy.tables.values() if p.public):
+    for public in policy.of_kind(TableKind.PUBLIC):
         shared = [c for c in t.rules.columns if c in public.columns and t.rules.columns[c].role is ColumnRole.PLAIN]
         for name in shared[:1]:
             yield (

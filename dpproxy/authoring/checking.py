@@ -16,7 +16,7 @@ from dpproxy.authoring.evidence import evidence
 from dpproxy.backends.base import Backend, BackendError
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.model import ColumnRole, PostgresBackend, TablePolicy
+from dpproxy.policy.model import ColumnRole, PostgresBackend, TableKind, TablePolicy
 from dpproxy.policy.problems import START, PolicyError, Problem
 from dpproxy.reuse.data_epoch import epoch_query
 from dpproxy.review import doubts
@@ -96,9 +96,9 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
 def _public_tables(loaded: Loaded, catalog: Catalog, said: Sequence[Problem]) -> Iterator[Problem]:
     """What a schema says for public tables being about people, where nothing was said of them yet."""
     policy = loaded.policy
-    private = frozenset(t.name for t in policy.tables.values() if not t.public)
-    for table in policy.tables.values():
-        if not table.public or table.reviewed or any(f"public table `{table.name}`" in problem.what for problem in said):
+    private = frozenset(t.name for t in policy.of_kind(TableKind.PEOPLE))
+    for table in policy.of_kind(TableKind.PUBLIC):
+        if table.reviewed or any(f"public table `{table.name}`" in problem.what for problem in said):
             continue
         signs = evidence(catalog, private, (policy.unit_table, policy.unit_column), _shown(table, catalog))
         if signs:

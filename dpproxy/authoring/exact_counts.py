@@ -19,7 +19,7 @@ from dpproxy.engines import literal
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy, UnitPath, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, TablePolicy, UnitPath, Value
 from dpproxy.policy.names import plural
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.review.doubts import delta
@@ -43,8 +43,8 @@ class Question:
 def questions(loaded: Loaded, catalog: Catalog, dialect: Dialect) -> tuple[Question, ...]:
     """Return what is to be counted. The policy must fit the catalog (run `check.check` first)."""
     here = _Counts(loaded, catalog, dialect)
-    private = [t for t in loaded.policy.tables.values() if not t.public]
-    public = [t for t in loaded.policy.tables.values() if t.public and not t.reviewed]
+    private = loaded.policy.of_kind(TableKind.PEOPLE)
+    public = [t for t in loaded.policy.of_kind(TableKind.PUBLIC) if not t.reviewed]
     shown = (q for table in public for q in here.shown(table))
     return (*here.units(), *(q for table in private for q in here.table(table)), *shown)
 
@@ -101,7 +101,7 @@ class _Counts:
     def shown(self, table: TablePolicy) -> Iterator[Question]:
         """Ids of people in a public table."""
         policy = self.loaded.policy
-        private = {t.name: t for t in policy.tables.values() if not t.public}
+        private = {t.name: t for t in policy.of_kind(TableKind.PEOPLE)}
         unit = (policy.unit_table, policy.unit_column)
         ids = {unit} | {(t.name, c.name) for t in private.values() for c in t.columns.values() if c.role is ColumnRole.KEY}
         hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}

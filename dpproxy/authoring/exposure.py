@@ -7,10 +7,11 @@ or more is spent, or to more eyes. Where a change goes both ways (another privac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar, assert_never
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.budget_windows import WINDOWS, Window
@@ -25,7 +26,10 @@ from dpproxy.policy.model import (
     PostgresBackend,
     Previews,
     QueryLimits,
+    Randomised,
+    Reports,
     Role,
+    TableKind,
     TablePolicy,
     User,
 )
@@ -162,17 +166,31 @@ def _amount(amount: int, unit: int, budget: Budget) -> str:
 
 # --- tables
 
+_OPENNESS: Final = (TableKind.PEOPLE, TableKind.REPORTS, TableKind.PUBLIC)
+"""Kinds of tables, from the one that shows the least."""
+
+
+def _kind_told(kind: TableKind, now: str = "") -> str:
+    match kind:
+        case TableKind.PUBLIC:
+            return f"is public{now}: all its rows are shown"
+        case TableKind.REPORTS:
+            return f"holds reports{now}: answers about them cost no epsilon, and plain columns have no noise"
+        case TableKind.PEOPLE:
+            return f"is private{now}"
+        case _:
+            assert_never(kind)
+
 
 def _table(where: str, old: TablePolicy | None, new: TablePolicy | None) -> Iterator[Change]:
     if old is None or new is None:
-        there = new if new is not None else old
+        there = new or old
         assert there is not None
-        kind = "public: all its rows are shown" if there.public else "private"
-        yield Change(_side(new is not None), where, f"the table is {'new' if old is None else 'gone'} ({kind})")
+        what = f"the table is {'new' if old is None else 'gone'} ({_kind_told(there.kind).removeprefix('is ')})"
+        yield Change(_side(new is not None), where, what)
         return
-    if old.public != new.public:
-        what = "is public now: all its rows are shown" if new.public else "is private now"
-        yield Change(_side(new.public), where, what)
+    if old.kind is not new.kind:
+        yield Change(_side(_OPENNESS.index(new.kind) > _OPENNESS.index(old.kind)), where, _kind_told(new.kind, " now"))
         return
     if old.reviewed != new.reviewed:
         what = f"is about nobody, by a review: {new.reviewed}" if new.reviewed else "is on record as about nobody no more"
@@ -196,10 +214,31 @@ def _table(where: str, old: TablePolicy | None, new: TablePolicy | None) -> Iter
         yield Change(
             Direction.OTHER, f"{where}.keys", "lists other keys, by which rows may be joined: check that they are unique"
         )
-    if not new.public and old.one == new.one and old.bounds != new.bounds:
+    if new.kind is TableKind.PEOPLE and old.one == new.one and old.bounds != new.bounds:
         yield Change(Direction.NOISE, f"{where}.bounds", _bounds(old.bounds, new.bounds))
+    if old.reports is not None and new.reports is not None:
+        yield from _reports(f"{where}.reports", old.reports, new.reports)
     for place, a, b in _paired(where, old.columns, new.columns):
-        yield from _column(place, a, b, new.public)
+        yield from _column(place, a, b, new.kind.shown)
+
+
+def _reports(where: str, old: Reports, new: Reports) -> Iterator[Change]:
+    """What a device tells: more in one report, on one day, or over the days that reports are kept."""
+    for name, was, now in (
+        ("epsilon", float(old.epsilon), float(new.epsilon)),
+        ("per_day", old.per_day, new.per_day),
+        ("keep", old.keep_days or math.inf, new.keep_days or math.inf),
+    ):
+        if was != now:
+            yield Change(_side(now > was), f"{where}.{name}", f"{now:g}, was {was:g}".replace("inf", "for ever"))
+    if old.at_least != new.at_least:
+        what = f"groups of at least {new.at_least} reports are shown, was {old.at_least}"
+        yield Change(_side(new.at_least < old.at_least), f"{where}.at_least", what)
+    if old.fresh != new.fresh:
+        what = "devices draw for each report anew" if new.fresh else "devices draw once for each value"
+        yield Change(_side(new.fresh), f"{where}.answers", f"{what}: check that they do")
+    if old.cells != new.cells:
+        yield Change(Direction.OTHER, f"{where}.rows", f"rows are {'cells' if new.cells else 'single reports'} now")
 
 
 def _bounds(old: Bounds, new: Bounds) -> str:
@@ -236,8 +275,28 @@ def _column(where: str, old: ColumnPolicy | None, new: ColumnPolicy | None, publ
         yield Change(Direction.NOISE, where, f"its range is {_range(new)}, was {_range(old)}{_wider(old, new)}")
     if (old.resolution, old.length) != (new.resolution, new.length):
         yield Change(Direction.NOISE, where, "its grid (`resolution`, `length`) is another")
+    if old.plain != new.plain:
+        yield Change(_side(new.plain), where, "is told without noise" if new.plain else "is not told without noise any more")
+    if old.randomised != new.randomised:
+        yield from _randomised(where, old.randomised, new.randomised)
     if old.references != new.references:
         yield Change(Direction.MORE, where, "rows are joined with their unit's rows by another reference: check that it is right")
+
+
+def _randomised(where: str, old: Randomised | None, new: Randomised | None) -> Iterator[Change]:
+    if old is None or new is None:
+        what = (
+            "was randomised on devices: answers take that out" if new is not None else "was not randomised, says the policy now"
+        )
+        yield Change(Direction.NOISE, where, what)
+        return
+    names = [", ".join(dict.fromkeys(f"{c.name} at epsilon {float(c.epsilon):.6g}" for _, c in r.claims)) for r in (old, new)]
+    said = (
+        f"randomised by {names[1]}, was {names[0]}"
+        if names[0] != names[1]
+        else "randomised by other parameters, or stored elsewhere"
+    )
+    yield Change(Direction.MORE if new.epsilon > old.epsilon else Direction.NOISE, where, f"{said}: check that devices do so")
 
 
 def _values(where: str, old: ColumnPolicy, new: ColumnPolicy) -> Iterator[Change]:
@@ -321,7 +380,7 @@ def _query(where: str, old: QueryLimits, new: QueryLimits) -> Iterator[Change]:
 
 def _user(where: str, old: User | None, new: User | None) -> Iterator[Change]:
     if old is None or new is None:
-        there = new if new is not None else old
+        there = new or old
         assert there is not None
         yield Change(_side(new is not None), where, f"the user is {'new' if old is None else 'gone'} (role `{there.role}`)")
         return

@@ -22,7 +22,7 @@ from dpproxy.errors import OperatorError
 from dpproxy.facade.sample import Size, sample
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.load import Loaded, load_file
-from dpproxy.policy.model import DuckDBBackend, Policy
+from dpproxy.policy.model import DuckDBBackend, Policy, TableKind
 from dpproxy.policy.names import quote_name
 from dpproxy.review.verdicts import Bench
 from dpproxy.serve.data_checks import fitting_catalog, open_backend
@@ -88,11 +88,10 @@ async def invented(loaded: Loaded, out: Path, size: Size, progress: Progress = s
 async def public_rows(policy: Policy, catalog: Catalog, backend: Backend) -> dict[TableName, pa.Table]:
     """Read the public tables, at most MOST_PUBLIC rows each. Raises BackendError."""
     found = {}
-    for table in policy.tables.values():
-        if table.public:
-            shape = catalog.tables[table.name]
-            names = [column.name for column in shape.columns]
-            found[table.name] = await backend.public_rows(shape, names, MOST_PUBLIC)
+    for table in policy.of_kind(TableKind.PUBLIC):
+        shape = catalog.tables[table.name]
+        names = [column.name for column in shape.columns]
+        found[table.name] = await backend.public_rows(shape, names, MOST_PUBLIC)
     return found
 
 

@@ -110,7 +110,7 @@ async def _fill_public(connection: Any, shown: ddl.Shown, public_rows: PublicRow
     withheld: set[TableName] = set()
     for table, shape in (*shown.tables, *shown.behind):
         columns = [c.name for c in ddl.visible_columns(table, shape)]
-        if not table.public or not columns:
+        if not table.kind.shown or not columns:
             continue
         rows = await public_rows(shape, columns, cap)
         if rows.num_rows > cap:

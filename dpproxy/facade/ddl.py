@@ -135,7 +135,7 @@ def _visible(policy: TablePolicy, column: str) -> bool:
     if listed is not None:
         return listed.role != ColumnRole.HIDDEN
     own_unit = policy.unit is not None and not policy.unit.steps and policy.unit.column == column
-    return policy.public or own_unit
+    return policy.kind.shown or own_unit
 
 
 def readable(role: Role, table: TableName) -> bool:
@@ -329,7 +329,7 @@ def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -
     for table, shape in shown.tables:
         columns = visible_columns(table, shape)
         if table.name not in withheld and columns:
-            some = "" if table.public else f" ({_names(c.name for c in columns)})"
+            some = "" if table.kind.shown else f" ({_names(c.name for c in columns)})"
             yield f"GRANT SELECT{some}, REFERENCES{some} ON {qualified(table.name)} TO PUBLIC;"
     yield from (f"GRANT SELECT ON {qualified(view)} TO PUBLIC;" for view in shown.views)
     yield from _defaults(shown, quoted(database), path)

@@ -7,9 +7,10 @@ and few of them read `dpproxy.policy`, which says the same.
 from __future__ import annotations
 
 import datetime as dt
+from typing import assert_never
 
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable
-from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TablePolicy, Value
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TableKind, TablePolicy, Value
 from dpproxy.policy.names import plural
 from dpproxy.policy.scalars import length_text
 
@@ -19,17 +20,24 @@ SHOWN_VALUES = 20
 
 def table_comment(table: TablePolicy, shape: CatalogTable, unit: str) -> str | None:
     """Return the comment of a table; None for none."""
-    said = (
-        None
-        if table.public
-        else f"Private: rows of {plural(unit)}, of which only aggregates are answered; {_counted(table, unit)}"
-    )
-    return _joined(shape.comment, said)
+    return _joined(shape.comment, _whose(table, unit))
+
+
+def _whose(table: TablePolicy, unit: str) -> str | None:
+    match table.kind:
+        case TableKind.PUBLIC:
+            return None
+        case TableKind.PEOPLE:
+            return f"Private: rows of {plural(unit)}, of which only aggregates are answered; {_counted(table, unit)}"
+        case TableKind.REPORTS:
+            return f"Reports of {plural(unit)}, randomised before they were stored: counts are estimates, and no row is shown"
+        case _:
+            assert_never(table.kind)
 
 
 def column_comment(table: TablePolicy, column: CatalogColumn, unit: str) -> str | None:
     """Return the comment of a column; None for none."""
-    return _joined(column.comment, None if table.public else _said(table.columns.get(column.name), unit))
+    return _joined(column.comment, None if table.kind.shown else _said(table.columns.get(column.name), unit))
 
 
 def _joined(*parts: str | None) -> str | None:

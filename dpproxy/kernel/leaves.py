@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import assert_never
 
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.data_claims import found_by
-from dpproxy.policy.model import Policy, TablePolicy
+from dpproxy.policy.model import Policy, TableKind, TablePolicy
 from dpproxy.table_terms import TableName
 
 Source = tuple[str, str]
@@ -35,7 +36,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A table. `unit`: its column that names the unit (engine's name), or `way` leads to it; neither for a public one. `one`: no
+    """A table, public or of people. `unit`: its column that names the unit (engine's name), or `way` leads to it. `one`: no
     unit has two rows (`policy.data_claims`). `reached`: columns by which other tables' ways lead here.
     `present`: columns that the database keeps from being NULL. `keys`: columns no two rows share all values of. `kinds`: of the
     columns that something can be made of. Of a public one, `rows`: how many it has, None where nobody counted; `most`: how many
@@ -94,9 +95,16 @@ def _unique(known: CatalogTable, claimed: frozenset[tuple[str, ...]]) -> tuple[f
 
 
 def _owned(leaf: Leaf, table: TablePolicy, known: CatalogTable, policy: Policy, catalog: Catalog) -> Leaf | None:
-    """The leaf with its unit; None where the backend lacks what names it."""
-    if table.unit is None:
-        return leaf
+    """The leaf with its unit; None for a table of reports, and where the backend lacks what names the unit."""
+    match table.kind:
+        case TableKind.PUBLIC:
+            return leaf
+        case TableKind.REPORTS:
+            return None  # no query of a measurement may read reports
+        case TableKind.PEOPLE:
+            assert table.unit is not None
+        case _:
+            assert_never(table.kind)
     if not table.unit.steps:
         unit = _key(table, known, table.unit.column)
         return replace(leaf, unit=unit.source) if unit is not None else None

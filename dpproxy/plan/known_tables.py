@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from dpproxy.plan.context import Context
 from dpproxy.policy.data_claims import found_by
+from dpproxy.policy.model import TableKind
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.nodes import every
 from dpproxy.sql.output_names import output_name
@@ -67,7 +68,7 @@ class KnownTables:
     def unique(self, table: exp.Table, name: str) -> bool:
         """Whether each value of a public table's column is in one row, by its keys."""
         policy = self.context.find(ident(table.args.get("db")), ident(table.this))
-        found = self.context.catalog.tables.get(policy.name) if policy is not None and policy.public else None
+        found = self.context.catalog.tables.get(policy.name) if policy is not None and policy.kind.shown else None
         column = found.column(name) if found is not None else None
         keys = (found.primary_key, *found.unique) if found is not None else ()
         return column is not None and ((name,) in keys or column.most == 1)
@@ -88,7 +89,7 @@ class KnownTables:
     def private_key(self, table: exp.Table, name: str) -> bool:
         """Whether each value of a private table's column is in one row: by the catalog's keys, or by what the policy says."""
         policy = self.context.find(ident(table.args.get("db")), ident(table.this))
-        if policy is None or policy.public:
+        if policy is None or policy.kind is not TableKind.PEOPLE:
             return False
         found = self.context.catalog.tables[policy.name]
         return (name,) in (*found_by(self.context.policy, policy.name), found.primary_key, *found.unique)
@@ -101,7 +102,7 @@ class KnownTables:
         if self.context.view(schema, name) is not None:
             return True  # whatever it reads: a view is analysed where it stands in FROM, and nowhere else
         policy = self.context.find(schema, name)
-        return policy is not None and not policy.public
+        return policy is not None and not policy.kind.shown
 
     def columns_of(self, table: exp.Table, env: Env = _NOTHING) -> frozenset[str] | None:
         """The column names of a table or a query of WITH, None when they are not known."""

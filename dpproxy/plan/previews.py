@@ -22,7 +22,7 @@ from dpproxy.plan.bind.tables import scan_table
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.model import Array, Plan
 from dpproxy.plan.report.explain import explain_rows, plan_account
-from dpproxy.policy.model import TablePolicy
+from dpproxy.policy.model import TableKind, TablePolicy
 from dpproxy.policy.names import plural, quote_name
 from dpproxy.privacy.loss import ZERO
 from dpproxy.sql.dialect import copied, ident, to_sql
@@ -124,7 +124,7 @@ def _is_source(source: exp.Expr, query: exp.Select, queries: Queries, context: C
     if context.view(schema, name) is not None:
         return True
     table = context.find(schema, name)
-    return table is not None and not table.public and _names_known(query, table, context)
+    return table is not None and table.kind is TableKind.PEOPLE and _names_known(query, table, context)
 
 
 def _whole(query: exp.Select, alias: str) -> bool:
@@ -164,7 +164,7 @@ class _Invented:
             inner = parse(text)
             self.put_into(inner)
             source: exp.Expr = exp.Subquery(this=inner)
-        elif policy is not None and not policy.public:
+        elif policy is not None and policy.kind is TableKind.PEOPLE:
             source = self._rows(policy)
         else:
             return

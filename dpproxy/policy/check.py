@@ -80,7 +80,7 @@ class _Check:
                     fix = suggestion(other, (c.name for c in found.columns))
                     at = self.positions.get(("unprotected", str(table.name)), START)
                     yield at.problem(self.file, f"table `{table.name}` has no column `{other}`", fix, "unknown-column")
-            if table.public and all(
+            if table.kind.shown and all(
                 c.name in table.columns and table.columns[c.name].role is ColumnRole.HIDDEN for c in found.columns
             ):
                 what = f"public table `{table.name}` hides all of its columns"
@@ -136,7 +136,7 @@ class _Check:
     def _column(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy) -> Iterator[Problem]:
         source = found.column(column.name)
         if source is None:
-            if column.role == ColumnRole.HIDDEN and not table.public:
+            if column.role == ColumnRole.HIDDEN and not table.kind.shown:
                 return  # as good as hidden: the backend's role may not even read it
             if column.name in self.catalog.withheld.get(table.name, ()):
                 what = f"the backend's role may not read column `{column.name}` of `{table.name}`"

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
-from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TablePolicy
+from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TableKind, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.table_terms import TableName
 
@@ -34,7 +34,7 @@ def grants(policy: Policy, backend: PostgresBackend) -> str:
 
 def _table(table: TablePolicy, used: frozenset[str], role: str) -> Iterator[str]:
     place = f"{quote_name(table.name.schema)}.{quote_name(table.name.name)}"
-    if not table.public:
+    if not table.kind.shown:
         listed = ", ".join(quote_name(column) for column in sorted(used - table.joined.keys()))
         yield f"GRANT SELECT ({listed}) ON {place} TO {role};"
         return
@@ -89,7 +89,9 @@ def probes(policy: Policy, catalog: Catalog, dialect: str) -> dict[TableName, st
     found: dict[TableName, str] = {}
     for table in policy.tables.values():
         hidden = {c.name for c in table.columns.values() if c.role == ColumnRole.HIDDEN}
-        shown = [c.name for c in catalog.tables[table.name].columns if c.name not in hidden] if table.public else used[table.name]
+        shown = (
+            [c.name for c in catalog.tables[table.name].columns if c.name not in hidden] if table.kind.shown else used[table.name]
+        )
         columns = ", ".join(column_source(catalog, table.name, name, quote) for name in sorted(shown))
         inner = f"SELECT {columns} FROM {table_source(catalog, table.name, quote)} WHERE false"
         found[table.name] = f"SELECT COUNT(*) AS n FROM ({inner}) AS t"
@@ -111,12 +113,12 @@ def exposures(policy: Policy, catalog: Catalog, dialect: str) -> tuple[tuple[Tab
     private = [_oid(catalog, name) for name in private_tables(policy)]
     if dialect != "postgres" or not private:
         return ()
-    return tuple((t.name, _exposed(_oid(catalog, t.name), private)) for t in policy.tables.values() if t.public)
+    return tuple((t.name, _exposed(_oid(catalog, t.name), private)) for t in policy.of_kind(TableKind.PUBLIC))
 
 
 def private_tables(policy: Policy) -> tuple[TableName, ...]:
-    """Return the private tables, in the order in which `exposures` numbers them."""
-    return tuple(t.name for t in policy.tables.values() if not t.public)
+    """Return the tables whose rows are not shown, in the order in which `exposures` numbers them."""
+    return tuple(t.name for t in policy.tables.values() if not t.kind.shown)
 
 
 def unseen(policy: Policy, catalog: Catalog, dialect: str) -> tuple[tuple[TableName, str], ...]:
@@ -124,7 +126,7 @@ def unseen(policy: Policy, catalog: Catalog, dialect: str) -> tuple[tuple[TableN
     chooses, 0 for others."""
     if dialect != "postgres":
         return ()
-    return tuple((t.name, _unseen(_oid(catalog, t.name), t.public)) for t in policy.tables.values())
+    return tuple((t.name, _unseen(_oid(catalog, t.name), t.kind.shown)) for t in policy.tables.values())
 
 
 def _oid(catalog: Catalog, name: TableName) -> str:

@@ -28,6 +28,7 @@ from dpproxy.policy.model import (
     Policy,
     PostgresBackend,
     SparkBackend,
+    TableKind,
     TablePolicy,
 )
 from dpproxy.policy.people import read_budget, read_previews, read_roles, read_users
@@ -315,7 +316,7 @@ def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str, Parts], 
     """The unit's key must be the unit column of a private table."""
     table = tables.get(unit[0])
     if table is None:
-        fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if not t.public))
+        fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if t.kind is TableKind.PEOPLE))
         reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix, "unit-key")
     elif table.unit is None:
         what = f"the privacy unit's table `{unit[0]}` is public"

@@ -10,16 +10,20 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
-from typing import Final, Literal
+from enum import Enum, StrEnum
+from fractions import Fraction
+from typing import Final, Literal, assert_never
 
 from dpproxy.budget_windows import Window
+from dpproxy.local.claims import Claim
 from dpproxy.table_terms import TableName
 
 Value = str | int | bool | Decimal | dt.date | None
 
 
 class ColumnRole(StrEnum):
+    """What a column is for. Of a table of reports, a plain column without `randomised` was left as it is by devices."""
+
     PLAIN = "plain"
     UNIT = "unit"  # counted and joined on, never shown or compared with a constant
     KEY = "key"  # joined on, counted, grouped by inside one unit; never shown
@@ -44,6 +48,56 @@ class ColumnPolicy:
     length: int | None = None  # of texts: characters that count, at most
     lasts: tuple[dt.timedelta, dt.timedelta] | None = None
     references: tuple[TableName, str] | None = None  # of a KEY: the row referred to belongs to the same unit
+    plain: bool = False  # of a table of reports: told without noise to whoever may read the table
+    randomised: Randomised | None = None  # on devices, before it was stored
+
+
+@dataclass(frozen=True)
+class ReleasedList:
+    """Candidates that a public table lists: its first `count` values of `column`, in the order of `order` (None: of the table's
+    primary key). A claim is about so many candidates, and stays the same when the list grows at its end."""
+
+    table: TableName
+    column: str
+    count: int
+    order: str | None = None
+
+
+@dataclass(frozen=True)
+class Randomised:
+    """How a column was randomised on devices.
+
+    `claims`: by the number in the column `claim` of the table, in order; a column of one mechanism alone has the number 1.
+    `stored`: the column that holds the reports, which is this one or one that nobody sees. `values`: the candidates, in the
+    order in which reports number them; None where they are open. Of a table with a unit: noise is added on top.
+    """
+
+    claims: tuple[tuple[int, Claim], ...]
+    stored: str
+    values: tuple[Value, ...] | ReleasedList | None = None
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The greatest epsilon of one report."""
+        return max(claim.epsilon for _, claim in self.claims)
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What a policy says of a table of reports.
+
+    `epsilon`: of one report, all of its columns together, at most. `per_day`: reports that a device makes in one day, at
+    most. `keep_days`: days after which reports are deleted; None where they stay. `at_least`: groups of fewer are not shown.
+    `fresh`: each report is drawn anew; else a device draws once for each value and repeats itself. `cells`: a row stands
+    for the `n` reports that are alike.
+    """
+
+    epsilon: Fraction
+    per_day: int = 1
+    keep_days: int | None = None
+    at_least: int = 1000
+    fresh: bool = True
+    cells: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,16 +141,36 @@ class Step:
     target_column: str
 
 
+class TableKind(Enum):
+    """Whose rows a table holds. A table without a unit is not for that a public one: `TablePolicy.kind` alone infers a kind,
+    and what is decided by one is decided for each member by name."""
+
+    PEOPLE = "private"  # rows of privacy units: measured with noise, and charged
+    REPORTS = "reports"  # rows that devices randomised: counted by the plain columns, and no row is shown
+    PUBLIC = "public"  # rows about nobody: shown as they are
+
+    @property
+    def shown(self) -> bool:
+        """Whether its rows, and statistics of them, are for everybody: copied to the facade, joined, listed."""
+        match self:
+            case TableKind.PUBLIC:
+                return True
+            case TableKind.PEOPLE | TableKind.REPORTS:
+                return False
+            case _:
+                assert_never(self)
+
+
 @dataclass(frozen=True)
 class TablePolicy:
-    """What may be asked of a table. `columns` holds what the policy lists: any other column is hidden in a private table,
-    plain in a public one.
+    """What may be asked of a table. `columns` holds what the policy lists: any other column is plain in a public table, and
+    hidden in one of another kind.
 
-    `unit` is None for public tables. `one`: at most one row per unit (checked against the data at start). `keys`: columns whose
-    values together are those of one row at most (checked likewise). `reviewed`: when, and by whom, a public table was found to be
-    about nobody; empty where nobody says so. `joined`: keys of several columns, by the name of the one column that stands for
-    them (`policy.joined_keys`). `unprotected`: columns by which a row names further units, which it is not counted for.
-    `rows_at_most`: rows that a unit has, taken as true; None: not stated."""
+    `unit` and `reports` say of what kind the table is: a public one has neither. `one`: at most one row per unit (checked against
+    the data at start). `keys`: columns whose values together are those of one row at most (checked likewise). `reviewed`: when,
+    and by whom, a public table was found to be about nobody; empty where nobody says so. `joined`: keys of several columns, by
+    the name of the one column that stands for them (`policy.joined_keys`). `unprotected`: columns by which a row names further
+    units, which it is not counted for. `rows_at_most`: rows that a unit has, taken as true; None: not stated."""
 
     name: TableName
     unit: UnitPath | None
@@ -108,10 +182,18 @@ class TablePolicy:
     joined: Mapping[str, tuple[KeyPart, ...]] = field(default_factory=dict)
     unprotected: tuple[str, ...] = ()
     rows_at_most: int | None = None
+    reports: Reports | None = None
+
+    def __post_init__(self) -> None:
+        if self.unit is not None and self.reports is not None:
+            raise ValueError(f"table {self.name} has both a unit and reports")
 
     @property
-    def public(self) -> bool:
-        return self.unit is None
+    def kind(self) -> TableKind:
+        """Whose rows the table holds; the one place where a kind is inferred."""
+        if self.unit is not None:
+            return TableKind.PEOPLE
+        return TableKind.PUBLIC if self.reports is None else TableKind.REPORTS
 
 
 @dataclass(frozen=True)
@@ -220,6 +302,10 @@ class Policy:
     timing_quantum_ms: int | None = None
     accelerate: Accelerate = Accelerate()
     digest: str = field(default="", compare=False)  # of the text it was read from: what a charge in the ledger was made under
+
+    def of_kind(self, kind: TableKind) -> tuple[TablePolicy, ...]:
+        """Return the tables of one kind, in the policy's order."""
+        return tuple(table for table in self.tables.values() if table.kind is kind)
 
     @property
     def unit_parts(self) -> tuple[KeyPart, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dpproxy.policy import names, scalars
 from dpproxy.policy.columns import read_columns
-from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, KeyPart, Step, TablePolicy, UnitPath
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, KeyPart, Step, TableKind, TablePolicy, UnitPath
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.table_keys import BOUNDS, REVIEW, TABLE, WHOLE_BOUNDS
@@ -21,6 +21,7 @@ from dpproxy.policy.unit_forms import WrittenUnit, read_unit, read_unprotected
 from dpproxy.table_terms import TableName
 
 MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
+_NO_UNIT = {TableKind.PUBLIC: "public table", TableKind.REPORTS: "table of reports"}
 ONE = Bounds(1, 1)  # at most one row: one group
 UNBOUNDED = Bounds(MAX_BOUND, None)  # of public tables: nobody reads it
 
@@ -31,7 +32,7 @@ class _Draft:
 
     name: TableName
     at: Mark
-    public: bool
+    kind: TableKind
     unit: WrittenUnit
     unit_at: Mark
     unique: bool | None
@@ -85,7 +86,7 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
-        return _Draft(name, at, True, WrittenUnit(), at, None, None, None, columns, (), reviewed)
+        return _Draft(name, at, TableKind.PUBLIC, WrittenUnit(), at, None, None, None, columns, (), reviewed)
     if "unit" not in keys and public is False:  # None: `public` was no flag, and that is said already
         fix = "add `unit: column`, `unit: { via: table.column }`, or `public: true` if it holds nothing about people"
         reader.problem(at, f"table `{name}` does not say whose rows it holds", fix, "no-unit")
@@ -100,7 +101,8 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     reader.positions["unprotected", str(name)] = keys["unprotected"].at if "unprotected" in keys else at
     others = read_unprotected(reader, keys["unprotected"], name, unit.column) if "unprotected" in keys else ()
     at_most = _rows_at_most(reader, name, keys["rows_at_most"], unique) if "rows_at_most" in keys else None
-    return _Draft(name, at, False, unit, unit_at, unique, bounds, bounds_at, columns, listed, unprotected=others, at_most=at_most)
+    parts = (unit, unit_at, unique, bounds, bounds_at, columns, listed)
+    return _Draft(name, at, TableKind.PEOPLE, *parts, unprotected=others, at_most=at_most)
 
 
 def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
@@ -178,7 +180,7 @@ def _bounds(reader: Reader, node: Node) -> Bounds | None:
 
 
 def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None) -> TablePolicy:
-    if draft.public:
+    if draft.kind is TableKind.PUBLIC:
         return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns, reviewed=draft.reviewed)
     path = _path(reader, draft, drafts)
     if path is None:  # said already; what follows from the path would only echo it
@@ -186,7 +188,13 @@ def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], u
     own = not path.steps and unit == (draft.name, path.column)
     one = draft.unique if draft.unique is not None else own
     keyed = drafts.get(unit[0]) if unit is not None else None
-    doubtful = unit is None or keyed is None or (unit[0] == draft.name and not own) or keyed.via is not None or keyed.public
+    doubtful = (
+        unit is None
+        or keyed is None
+        or (unit[0] == draft.name and not own)
+        or keyed.via is not None
+        or keyed.kind is not TableKind.PEOPLE
+    )
     if keyed is draft and draft.via is not None:
         target = f"{draft.via[0]}.{draft.via[1]}"
         what = f"table `{draft.name}` has the privacy unit's key, and a path on to `{target}`"
@@ -230,12 +238,12 @@ def _path(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft]) -> 
             return None
         after = drafts.get(target)
         if after is None:
-            private = (str(d.name) for d in drafts.values() if not d.public and d is not draft)
+            private = (str(d.name) for d in drafts.values() if d.kind is TableKind.PEOPLE and d is not draft)
             fix = suggestion(str(target), private)
             reader.problem(draft.unit_at, f"the path {trail} ends at a table that is not listed", fix, "unit-path")
             return None
-        if after.public:
-            what = f"the path {trail} ends at a public table, not at a unit"
+        if after.kind is not TableKind.PEOPLE:
+            what = f"the path {trail} ends at a {_NO_UNIT[after.kind]}, not at a unit"
             reader.problem(draft.unit_at, what, f"give `{target}` a unit, or use another path", "unit-path")
             return None
         seen.append(target)
@@ -280,12 +288,12 @@ def _references(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft
             continue
         table, target = column.references
         other = drafts.get(table)
-        known = other.columns.get(target) if other is not None and not other.public else None
+        known = other.columns.get(target) if other is not None and other.kind is TableKind.PEOPLE else None
         if known is None or known.role not in (ColumnRole.KEY, ColumnRole.UNIT):
             at = reader.positions["tables", str(draft.name), name]
             what = f"column `{name}` refers to `{table}.{target}`, which is not a key of a private table"
             fix = f"list `{names.written(target)}: key` under `{table}`, or write `{names.written(name)}: key`"
-            if other is not None and other.public:
+            if other is not None and other.kind is TableKind.PUBLIC:
                 fix = f"write `{names.written(name)}: {{}}`: a public table is joined on any column"
             reader.problem(at, what, fix, "column-role")
 

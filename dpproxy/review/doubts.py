@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import assert_never
 
 from dpproxy.amounts import ATTO, MICRO
 from dpproxy.answers.data_identity import data_of, file_of
@@ -19,7 +20,7 @@ from dpproxy.ledger.ledger import decimal
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TableKind, TablePolicy
 from dpproxy.policy.names import plural, written
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.table_terms import TableName
@@ -228,7 +229,7 @@ class _Doubts:
 
     def _seen(self, role: Role) -> list[TablePolicy]:
         tables = self.loaded.policy.tables.values()
-        return [t for t in tables if not t.public and (role.tables is None or t.name in role.tables)]
+        return [t for t in tables if t.kind is TableKind.PEOPLE and (role.tables is None or t.name in role.tables)]
 
     def _undeclared(self, table: TablePolicy, column: ColumnPolicy) -> bool:
         """Whether the column is one of text, or an identifier, that can be grouped by over a threshold alone."""
@@ -250,16 +251,24 @@ class _Doubts:
     def tables(self) -> Iterator[Problem]:
         for table in self.loaded.policy.tables.values():
             yield from self._hidden_from_all(table)
-            if table.public:
-                yield from self._public(table)
-                continue
-            yield from self._bounds(table)
-            yield from self._nullable(table)
-            yield from self._own(table)
-            yield from self._half(table)
-            yield from self._second(table)
-            for column in table.columns.values():
-                yield from self._column(table, column)
+            match table.kind:
+                case TableKind.PUBLIC:
+                    yield from self._public(table)
+                case TableKind.PEOPLE:
+                    yield from self._private(table)
+                case TableKind.REPORTS:
+                    pass
+                case _:
+                    assert_never(table.kind)
+
+    def _private(self, table: TablePolicy) -> Iterator[Problem]:
+        yield from self._bounds(table)
+        yield from self._nullable(table)
+        yield from self._own(table)
+        yield from self._half(table)
+        yield from self._second(table)
+        for column in table.columns.values():
+            yield from self._column(table, column)
 
     def _hidden_from_all(self, table: TablePolicy) -> Iterator[Problem]:
         policy = self.loaded.policy
@@ -296,7 +305,7 @@ class _Doubts:
         keys = {name.columns[0]: name.target for name in shape.foreign_keys} if shape is not None else {}
         hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
         for column, target in keys.items():
-            if target in tables and not tables[target].public and column not in hidden:
+            if target in tables and not tables[target].kind.shown and column not in hidden:
                 what = f"public table `{table.name}` refers by `{column}` to `{target}`, whose rows are people's"
                 yield self._at([(*place, column), place], what, fix, "personal-table")
         ids = self._ids()
@@ -311,8 +320,7 @@ class _Doubts:
         policy = self.loaded.policy
         return {
             column.name: table.name
-            for table in policy.tables.values()
-            if not table.public
+            for table in policy.of_kind(TableKind.PEOPLE)
             for column in table.columns.values()
             if column.role is ColumnRole.KEY
             and column.references is None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dpproxy.amounts import ATTO
 from dpproxy.policy.check import family
 from dpproxy.policy.joined_keys import day_promise
-from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TablePolicy
+from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TableKind, TablePolicy
 from dpproxy.policy.names import plural, quote_name
 from dpproxy.policy.unit_forms import others_named
 from dpproxy.review.doubts import belief, delta, epsilon
@@ -55,7 +55,7 @@ class _Explained:
 
     def page(self) -> Page:
         tables = [t for t in self._policy.tables.values() if self._role.tables is None or t.name in self._role.tables]
-        private = [self._private(t) for t in tables if not t.public]
+        private = [self._private(t) for t in tables if t.kind is TableKind.PEOPLE]
         title = f"What role {self._role.name} can learn from {self._policy.dataset}"
         return Page(title, (self._who(), self._budget(), self._query(), *private, *self._public(tables), self._never()))
 
@@ -183,7 +183,7 @@ class _Explained:
         yield (what, *cells)
 
     def _public(self, tables: list[TablePolicy]) -> Iterator[Section]:
-        names = [str(t.name) for t in tables if t.public]
+        names = [str(t.name) for t in tables if t.kind.shown]
         if names:
             yield Section("Tables shown as they are", (f"Nothing about {self._units} is in {_listed(names)}.",))
 

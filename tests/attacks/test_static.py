@@ -128,7 +128,7 @@ class Clinic:
 
 async def _introspected(path: Path) -> Catalog:
     backend = DuckDB(DuckDBBackend(str(path)))
-    public = frozenset(t.name for t in policy().tables.values() if t.public)
+    public = frozenset(t.name for t in policy().tables.values() if t.kind.shown)
     found = await backend.with_public_ranges(await backend.introspect(), public)
     await backend.close()
     return found

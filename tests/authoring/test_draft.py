@@ -103,7 +103,7 @@ def test_what_is_decided_is_no_todo() -> None:
         ),
         FACTS,
     )
-    assert policy.tables[name("employees")].public
+    assert policy.tables[name("employees")].kind.shown
     assert name("order_items") not in policy.tables
     assert policy.tables[name("customers")].columns["email"].role is ColumnRole.KEY
     assert policy.tables[name("customers")].columns["vip"].role is ColumnRole.HIDDEN

@@ -85,10 +85,10 @@ def test_nobody_is_published_unless_the_author_says_so(text: str) -> None:
     unit, catalog, catalogues = trade(text)
     decisions = Decisions(unit, unit_name(unit))
     policy = read_text(draft(catalog, decisions, {}, FRAME), "p.yaml", Path("/data"), {}).policy
-    assert not [str(t.name) for t in policy.tables.values() if t.public]
+    assert not [str(t.name) for t in policy.tables.values() if t.kind.shown]
     decisions = Decisions(unit, unit_name(unit), public=frozenset(catalogues))
     policy = read_text(draft(catalog, decisions, {}, FRAME), "p.yaml", Path("/data"), {}).policy
-    assert sorted(t.name for t in policy.tables.values() if t.public) == sorted(catalogues)
+    assert sorted(t.name for t in policy.tables.values() if t.kind.shown) == sorted(catalogues)
 
 
 def test_evidence_tells_people_from_catalogues() -> None:

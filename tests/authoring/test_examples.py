@@ -62,7 +62,7 @@ def skeleton(policy: Policy) -> dict[str, object]:
 
 def shown(policy: Policy) -> set[str]:
     """Columns of private tables whose values may be shown as groups, or added up."""
-    tables = [t for t in policy.tables.values() if not t.public]
+    tables = [t for t in policy.tables.values() if not t.kind.shown]
     return {f"{t.name}.{c.name}" for t in tables for c in t.columns.values() if c.role is ColumnRole.PLAIN}
 
 
@@ -72,7 +72,7 @@ def test_init_drafts_the_skeleton_of_an_example(path: Path, tmp_path: Path) -> N
     shape_of(path.stem, tmp_path / f"{path.stem}.duckdb")
     out = tmp_path / "draft.yaml"
     example = load_file(POLICIES / f"{path.stem}.yaml").policy
-    public = [word for table in example.tables.values() if table.public for word in ("--public", str(table.name))]
+    public = [word for table in example.tables.values() if table.kind.shown for word in ("--public", str(table.name))]
     done = CliRunner().invoke(policy_app, ["init", str(tmp_path / f"{path.stem}.duckdb"), "--out", str(out), "--yes", *public])
     assert done.exit_code == 0, done.output
     drafted = load_file(out).policy

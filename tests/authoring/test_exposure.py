@@ -122,8 +122,10 @@ def test_what_exposes_more_comes_first() -> None:
 COMPARED = {
     model.Policy: "dataset backend unit_name unit_table unit_column budget tables roles users mechanism views reuse_seconds epoch "
     "timing_quantum_ms accelerate digest",
-    model.TablePolicy: "name unit one bounds columns keys reviewed joined unprotected rows_at_most",
-    model.ColumnPolicy: "name role values range resolution nulls length references lasts",
+    model.TablePolicy: "name unit one bounds columns keys reviewed joined unprotected rows_at_most reports",
+    model.ColumnPolicy: "name role values range resolution nulls length references lasts plain randomised",
+    model.Reports: "epsilon per_day keep_days at_least fresh cells",
+    model.Randomised: "claims stored values",
     model.Bounds: "rows groups whole",
     model.Role: "name budget query tables min_units temp_tables previews",
     model.QueryLimits: "epsilon max_epsilon delta measure_bounds parameter_bytes",

@@ -55,7 +55,7 @@ class World:
 async def _shapes(path: Path, policy: Policy) -> Catalog:
     backend = DuckDB(DuckDBBackend(str(path)))
     try:
-        public = frozenset(name for name, table in policy.tables.items() if table.public)
+        public = frozenset(name for name, table in policy.tables.items() if table.kind.shown)
         return await backend.with_public_ranges(await backend.introspect(), public)
     finally:
         await backend.close()

@@ -79,7 +79,7 @@ def sides(name: str, corpus: Path, session: Any, folder: Path) -> tuple[Side, Si
     source = corpus / "db" / f"{name}.duckdb"
     with mock.patch.dict(os.environ, DPPROXY_CORPUS=str(corpus / "db")):
         policy = load_file(generous(POLICIES / f"{name}.yaml", source, folder)).policy
-    public = frozenset(n for n, t in policy.tables.items() if t.public)
+    public = frozenset(n for n, t in policy.tables.items() if t.kind.shown)
     there = spark_catalog.introspected(session, ValueError).tables
     changed = {taken(n.name).lower(): n for n in policy.tables if taken(n.name) != n.name}  # statements keep their names
     named = {changed.get(n.name.lower(), n): t for n, t in there.items()}

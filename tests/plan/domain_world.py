@@ -97,7 +97,7 @@ class World:
             connection.execute(f"CREATE TABLE events (event BIGINT PRIMARY KEY, person INTEGER NOT NULL, {events})")
         backend = DuckDB(DuckDBBackend(str(file)))
         found = await backend.with_public_ranges(
-            await backend.introspect(), frozenset(t for t in self.policy.tables if self.policy.tables[t].public)
+            await backend.introspect(), frozenset(t for t in self.policy.tables if self.policy.tables[t].kind.shown)
         )
         await backend.close()
         return found

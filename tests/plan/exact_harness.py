@@ -118,12 +118,12 @@ class Pair:
     async def _to_postgres(self, dsn: str, policy: Policy) -> None:
         await self._backend.close()
         self._backend = Postgres(PostgresBackend(dsn))
-        public = frozenset(t.name for t in policy.tables.values() if t.public)
+        public = frozenset(t.name for t in policy.tables.values() if t.kind.shown)
         self.catalog = await self._backend.with_public_ranges(await self._backend.introspect(), public)
 
     async def _start(self, policy: Policy) -> Catalog:
         await self._facade.start()
-        public = frozenset(t.name for t in policy.tables.values() if t.public)
+        public = frozenset(t.name for t in policy.tables.values() if t.kind.shown)
         catalog = await self._backend.with_public_ranges(await self._backend.introspect(), public)
         await self._facade.execute(f"CREATE DATABASE {ddl.quoted(policy.dataset)} TEMPLATE template0")
         shown = ddl.Shown(policy, catalog, next(iter(policy.roles.values())))

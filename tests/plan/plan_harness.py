@@ -102,7 +102,7 @@ def wide(given: Policy, rows: int = 200) -> Policy:
     """The same policy with bounds that no unit of the tame shop reaches, and an epsilon that leaves no noise."""
 
     def widened(table: TablePolicy) -> TablePolicy:
-        if table.one or table.public:
+        if table.one or table.kind.shown:
             return table
         whole = table.bounds.whole
         return replace(table, bounds=Bounds(rows * rows if whole else rows, rows, whole))
@@ -121,7 +121,7 @@ def catalog(folder: Path) -> Catalog:
 
     async def introspected() -> Catalog:
         backend = DuckDB(DuckDBBackend(str(path)))
-        public = frozenset(t.name for t in policy().tables.values() if t.public)
+        public = frozenset(t.name for t in policy().tables.values() if t.kind.shown)
         found = await backend.with_public_ranges(await backend.introspect(), public)
         await backend.close()
         return found

@@ -40,7 +40,7 @@ def shop(engine: Engine) -> AnyShop:
 def bounded(rows: int, groups: int | None, whole: bool = False) -> Policy:
     """The policy of most fixtures, with other bounds of each table with several rows of a customer."""
     given = plan_harness.policy()
-    tables = {n: t if t.one or t.public else replace(t, bounds=Bounds(rows, groups, whole)) for n, t in given.tables.items()}
+    tables = {n: t if t.one or t.kind.shown else replace(t, bounds=Bounds(rows, groups, whole)) for n, t in given.tables.items()}
     return replace(given, tables=tables)
 
 

@@ -103,7 +103,7 @@ async def _with_ranges(path: Path, held: Catalog, policy: Policy) -> Catalog:
 
 
 def _public(policy: Policy) -> frozenset[TableName]:
-    return frozenset(t.name for t in policy.tables.values() if t.public)
+    return frozenset(t.name for t in policy.tables.values() if t.kind.shown)
 
 
 @pytest.fixture(scope="module")

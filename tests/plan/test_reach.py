@@ -45,7 +45,7 @@ BOUNDS: tuple[tuple[Bounds | None, Mechanism], ...] = (
 def bounded(which: int) -> Policy:
     bounds, mechanism = BOUNDS[which]
     given = plan_harness.policy()
-    tables = {n: t if bounds is None or t.one or t.public else replace(t, bounds=bounds) for n, t in given.tables.items()}
+    tables = {n: t if bounds is None or t.one or t.kind.shown else replace(t, bounds=bounds) for n, t in given.tables.items()}
     return replace(given, mechanism=mechanism, tables=tables)
 
 

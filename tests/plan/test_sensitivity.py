@@ -135,7 +135,9 @@ def test_generated_queries(small_shops: tuple[AnyShop, ...], shop_catalog: Catal
 def _whole(rows: int, groups: int | None, at_most: int | None, mechanism: Mechanism) -> Policy:
     """The policy of most fixtures, with bounds of a unit's rows over all groups together. `at_most`: rows it says a unit has."""
     given, bounds = plan_harness.policy(), Bounds(rows, groups, True)
-    bounded = {n: t if t.one or t.public else replace(t, bounds=bounds, rows_at_most=at_most) for n, t in given.tables.items()}
+    bounded = {
+        n: t if t.one or t.kind.shown else replace(t, bounds=bounds, rows_at_most=at_most) for n, t in given.tables.items()
+    }
     return replace(given, mechanism=mechanism, tables=bounded)
 
 

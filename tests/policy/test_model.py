@@ -26,7 +26,7 @@ def test_secrets_are_not_printed() -> None:
 
 
 def test_a_table_without_a_unit_is_public() -> None:
-    assert {str(name): t.public for name, t in loaded().policy.tables.items()} == {
+    assert {str(name): t.kind.shown for name, t in loaded().policy.tables.items()} == {
         "customers": False,
         "orders": False,
         "order_items": False,

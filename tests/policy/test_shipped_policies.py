@@ -27,7 +27,7 @@ def password_fits(verifier: str, password: str) -> bool:
 def test_the_shop() -> None:
     policy = load_policy(ROOT / "policies/shop.yaml", {})
     assert policy.backend == DuckDBBackend(str(ROOT / "policies/shop.duckdb"))
-    assert {str(t.name) for t in policy.tables.values() if not t.public} == {"customers", "orders", "order_items"}
+    assert {str(t.name) for t in policy.tables.values() if not t.kind.shown} == {"customers", "orders", "order_items"}
     assert policy.tables[TableName("public", "orders")].unit == UnitPath("customer_id")
     assert password_fits(policy.users["ada"].password, "ada")
     assert password_fits(policy.users["eve"].password, "eve")
@@ -48,7 +48,7 @@ async def test_a_corpus_policy_fits_its_data(file: Path, shared: Path) -> None:
         assert check(loaded.policy, catalog, loaded.file, loaded.positions) == ()
         assert await broken_claims(loaded.policy, catalog, backend) == {}
         for table in loaded.policy.tables.values():
-            if not table.public:
+            if not table.kind.shown:
                 assert {c.name for c in catalog.tables[table.name].columns} == set(table.columns)
     finally:
         await backend.close()

@@ -21,7 +21,7 @@ def test_units_and_bounds() -> None:
     assert items.unit.steps == (Step("order_id", table("orders"), "order_id"),)
     assert items.unit.column == "customer_id"
     assert items.bounds == Bounds(20, None)
-    assert products.public
+    assert products.kind.shown
     assert products.columns == {}
 
 

@@ -19,7 +19,7 @@ def test_everything_of_a_role(bench: Bench) -> None:
         page = explanation(bench, role.name)
         seen = [t for t in bench.policy.tables.values() if role.tables is None or t.name in role.tables]
         told = [s.title.removeprefix("Table ") for s in page.sections if s.title.startswith("Table ")]
-        assert told == [str(t.name) for t in seen if not t.public]
+        assert told == [str(t.name) for t in seen if not t.kind.shown]
         assert f"{role.budget.epsilon / MICRO:.6g}" in texts(page)
         assert bench.policy.unit_name in texts(page)
 
@@ -38,7 +38,7 @@ def test_hidden_columns_are_named_as_such_and_nothing_else(bench: Bench) -> None
 def test_errors_are_those_of_the_planner(bench: Bench) -> None:
     """A count of one row a unit: 95 % of its Laplace noise is within ln 20 / epsilon, and no less may be stated."""
     name, role = next(iter(bench.policy.roles.items()))
-    table = next(t for t in bench.policy.tables.values() if t.one and not t.public)
+    table = next(t for t in bench.policy.tables.values() if t.one and not t.kind.shown)
     page = explanation(bench, name)
     section = next(s for s in page.sections if s.title == f"Table {table.name}")
     cell = next(row for row in section.rows if row[0].startswith("how many rows"))[1]

@@ -48,7 +48,7 @@ def made(folder: Path) -> Policy:
 def test_decisions(tmp_path: Path) -> None:
     tables = {t.name.name: t for t in made(tmp_path).tables.values()}
     assert set(tables) == {"members", "bookings", "items", "addresses", "facilities"}
-    assert tables["facilities"].public
+    assert tables["facilities"].kind.shown
     columns = {c: column.role for c, column in tables["members"].columns.items()}
     assert columns["surname"] is ColumnRole.KEY
     assert columns["email"] is ColumnRole.PLAIN, "the sketch names all identifiers, and this is none of them"

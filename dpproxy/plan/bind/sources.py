@@ -102,7 +102,7 @@ class Sources:
         if view is not None:
             return self._view(node, view, alias or name, names)
         policy = self.context.find(schema, name)
-        if policy is None or policy.public:
+        if policy is None or policy.kind.shown:
             return Item(alias or name, None, (), node)
         self.counter.tables[policy.name] = None
         rows, columns = scan_table(policy, self.context, self.counter)

@@ -10,13 +10,14 @@ import datetime as dt
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import assert_never
 
-from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, TablePolicy
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
@@ -39,7 +40,8 @@ MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: day
 
 
 def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
-    """Return the rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
+    """Return the rows of a table and its visible columns. Raises Refusal: 42501 when the role may not read it, 0A000
+    for a table of reports."""
     if not context.allowed(table.name):
         raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}", hint=SEE)
     common = _table_columns(table, context)
@@ -49,11 +51,21 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
     )
     visible = tuple(columns[i] for i in common.visible)
     scan = Scan(columns, number_, context.catalog.tables[table.name].source, common.names)
-    if table.unit is None:
-        beside = _beside(scan, context.catalog.tables[table.name])
-        return Rows(node=scan, contribution=Contribution(beside=(beside,)), padding=Padding(publics=(scan,))), visible
-    made = _private(table, scan, frozenset(columns[i].id for i in common.keys), context.settings)
-    return _keyed(made, table, scan, context.catalog.tables[table.name]), visible
+    match table.kind:
+        case TableKind.PUBLIC:
+            beside = _beside(scan, context.catalog.tables[table.name])
+            return Rows(node=scan, contribution=Contribution(beside=(beside,)), padding=Padding(publics=(scan,))), visible
+        case TableKind.PEOPLE:
+            made = _private(table, scan, frozenset(columns[i].id for i in common.keys), context.settings)
+            return _keyed(made, table, scan, context.catalog.tables[table.name]), visible
+        case TableKind.REPORTS:
+            what, hint = (
+                f"table {table.name} holds reports, of which nothing is answered yet",
+                "Ask of tables with rows of units.",
+            )
+            raise Refusal(FEATURE_NOT_SUPPORTED, what, hint=hint)
+        case _:
+            assert_never(table.kind)
 
 
 def _table_columns(table: TablePolicy, context: Context) -> TableColumns:
@@ -81,7 +93,7 @@ def _numbered(column: Column, id_: int, scan: int) -> Column:
 
 def _hidden(table: TablePolicy, name: str) -> bool:
     policy = table.columns.get(name)
-    return not table.public if policy is None else policy.role == ColumnRole.HIDDEN
+    return not table.kind.shown if policy is None else policy.role == ColumnRole.HIDDEN
 
 
 def _beside(scan: Scan, table: CatalogTable) -> Beside:
@@ -182,7 +194,7 @@ def _private_key(key: ForeignKey, table: TablePolicy, context: Context) -> bool:
     is the table's own way to its person.
     """
     target = context.policy.tables.get(key.target)
-    if len(key.columns) != 1 or target is None or target.public or target.unit is None or table.unit is None:
+    if len(key.columns) != 1 or target is None or target.unit is None or table.unit is None:
         return False
     person = not target.unit.steps and target.unit.column == key.target_columns[0]
     own = table.unit.steps[0].column if table.unit.steps else table.unit.column
@@ -194,7 +206,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
     if table.unit is not None and not table.unit.steps and entry.name == table.unit.column:
         role = ColumnRole.UNIT
     taint = {ColumnRole.UNIT: Taint.UNIT, ColumnRole.KEY: Taint.KEY}.get(role, Taint.NONE)
-    if table.public:
+    if table.kind.shown:
         taint = Taint.NONE
     return Column(
         UNNUMBERED,
@@ -210,9 +222,9 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         collated=entry.collated,
         exact=entry.exact,
         nulls=policy is None or policy.range is None or policy.nulls,
-        domain=TableDomain(UNNUMBERED) if table.public else _domain(policy, entry.type),
+        domain=TableDomain(UNNUMBERED) if table.kind.shown else _domain(policy, entry.type),
         length=_length(policy) if entry.type in TEXTS else None,
-        undeclared=not table.public,
+        undeclared=not table.kind.shown,
         lasts=_lasts(policy),
     )
 

@@ -159,7 +159,7 @@ class Estimate:
 
     def _is_private(self, table: CatalogTable) -> bool:
         policy = self.context.policy.tables.get(table.name)
-        return policy is not None and not policy.public
+        return policy is not None and not policy.kind.shown
 
     # --- relations
 

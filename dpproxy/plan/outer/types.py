@@ -93,7 +93,7 @@ class TreeTypes:
                 body, others = self._ctes[name], {k: v for k, v in self._ctes.items() if k != name}
                 return TreeTypes(self._context, others, body if mentions(body, name) else None).columns(body)
             policy = self._context.find(ident(node.args.get("db")), name)
-            if policy is not None and policy.public:
+            if policy is not None and policy.kind.shown:
                 return tuple((c.name, c.type) for c in self._context.catalog.tables[policy.name].columns)
         return ()
 
