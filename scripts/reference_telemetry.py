@@ -46,6 +46,8 @@ them, and tells of all.
   not work: `dpproxy admin status` says why. It names no dataset and needs no token. A probe tries the parts once a second at
   most.
 
+`--health HOST:PORT` serves `/healthz` and `/ready` alone, for probes that come from another address: a cluster's, a balancer's.
+
 `docker/grafana-dashboard.json` is a dashboard to import into Grafana, `docker/alerts.yaml` has rules for Prometheus.
 
 """

@@ -161,7 +161,6 @@ def test_export_and_verify(policy: Path, run: Run, tmp_path: Path) -> None:
 
 
 def test_a_sealed_ledger(policy: Path, run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("cryptography", reason="a key also encrypts stored answers, by the package `cryptography`")
     key, other, out = (str(tmp_path / name) for name in ("key", "other", "ledger.jsonl"))
     charged(policy, 1, key=Path(key))
     run("ledger", "verify", "--key-file", key)

@@ -3,7 +3,8 @@
 Knows: HTTP, tokens. Must not know: how a status is made. `/healthz` says that the process answers, `/ready` that it can answer
 statements and what of it cannot; they tell no name, so that a probe needs no token. `/metrics` tells what roles have spent:
 where a token is configured it must be shown (`Authorization: Bearer ...`), and without one the address must be of this machine
-(`tokens.check_address`). Everything else is 404. Requests are answered in threads of their own, and a connection whose request is
+(`tokens.check_address`). A server of probes alone has no `/metrics`, so that it may listen where a cluster's probes
+reach it. Everything else is 404. Requests are answered in threads of their own, and a connection whose request is
 not whole gives way when too many wait (`http_door`); nothing is read of a request but its first line and headers.
 """
 
@@ -37,10 +38,19 @@ class HealthServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = QUEUE
 
-    def __init__(self, host: str, port: int, statuses: Statuses, alive: Callable[[], object], token: str | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        statuses: Statuses,
+        alive: Callable[[], object],
+        token: str | None = None,
+        probes_only: bool = False,
+    ) -> None:
         """`alive` raises where the process does not answer. Raises OSError."""
         self.alive = alive
         self.token = token
+        self.probes_only = probes_only
         self.door = Door()
         self._statuses = statuses
         self._trying = threading.Lock()
@@ -124,10 +134,10 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(200, "ok\n")
             elif path == "/ready":
                 self._ready()
-            elif path == "/metrics":
+            elif path == "/metrics" and not self.server.probes_only:
                 self._metrics()
             else:
-                self._say(404, "there is /metrics, /healthz and /ready\n")
+                self._say(404, f"there is {'' if self.server.probes_only else '/metrics, '}/healthz and /ready\n")
         except ConnectionError:  # the client has gone, or has given way
             self.close_connection = True
         except Exception as error:  # whatever it is, the process does not do what it should

@@ -8,7 +8,6 @@ tables, and take the same SQL, with `?` for a value.
 from __future__ import annotations
 
 import datetime as dt
-import importlib
 import json
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -145,7 +144,7 @@ class ReleaseKey:
         return json.dumps(["seen", *self.columns, role, at])
 
 
-# Stored answers under a key: AES-256-GCM by the `cryptography` package, which only those need who configure a key.
+# Stored answers under a key: AES-256-GCM by a package that is imported only for a key: it takes memory.
 #
 # Knows: bytes. Must not know: what they mean. Each payload has a nonce of its own, drawn by the operating system, and is bound
 # to the name it is stored under, so that no payload passes for another's.
@@ -162,26 +161,21 @@ class Sealer:
     """A sealer encrypts what is kept. `key`: any secret of at least 16 bytes; the cipher's key is derived from it."""
 
     def __init__(self, key: bytes) -> None:
-        """Derive the cipher's key. Raises SealError when the key is too short or `cryptography` is not installed."""
+        """Derive the cipher's key. Raises SealError when the key is too short."""
         if len(key) < 16:
             raise SealError("a key has at least 16 bytes")
-        try:
-            ciphers = importlib.import_module("cryptography.hazmat.primitives.ciphers.aead")
-            errors = importlib.import_module("cryptography.exceptions")
-        except ImportError as error:
-            raise SealError("stored answers are encrypted by the package `cryptography`, which is not installed") from error
-        self._cipher: Any = ciphers.AESGCM(derived(key, "stored answers"))
-        self._invalid: type[Exception] = errors.InvalidTag
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        self._cipher, self._invalid = AESGCM(derived(key, "stored answers")), InvalidTag
 
     def seal(self, payload: bytes, name: str) -> bytes:
         nonce = os.urandom(NONCE)
-        sealed: bytes = self._cipher.encrypt(nonce, payload, name.encode())
-        return nonce + sealed
+        return nonce + self._cipher.encrypt(nonce, payload, name.encode())
 
     def open(self, sealed: bytes, name: str) -> bytes:
         """Decrypt what `seal` wrote. Raises SealError."""
         try:
-            payload: bytes = self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], name.encode())
+            return self._cipher.decrypt(sealed[:NONCE], sealed[NONCE:], name.encode())
         except (self._invalid, ValueError) as error:
             raise SealError("a stored answer is sealed under another key, or was changed") from error
-        return payload

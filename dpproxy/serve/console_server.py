@@ -173,9 +173,12 @@ PATIENCE: Final = 20.0
 
 
 def open_health(
-    address: tuple[str, int], token: str | None, statuses: Callable[[], Coroutine[Any, Any, Sequence[Status]]]
+    address: tuple[str, int],
+    token: str | None,
+    statuses: Callable[[], Coroutine[Any, Any, Sequence[Status]]],
+    probes_only: bool = False,
 ) -> Callable[[], None]:
-    """Listen, and say where on standard error; return what ends it. Raises ServingError."""
+    """Listen, and say where on standard error; return what ends it. `probes_only`: without metrics. Raises ServingError."""
     host, port = address
     loop = asyncio.get_running_loop()
 
@@ -186,6 +189,6 @@ def open_health(
         asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result(PATIENCE)
 
     with listening(f"{host}:{port}"):
-        server = HealthServer(host, port, asked, alive, token)
-    print(f"metrics on {host}:{server.server_port}", file=sys.stderr, flush=True)
+        server = HealthServer(host, port, asked, alive, token, probes_only)
+    print(f"{'health' if probes_only else 'metrics'} on {host}:{server.server_port}", file=sys.stderr, flush=True)
     return server.end

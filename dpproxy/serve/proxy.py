@@ -115,7 +115,7 @@ class Running:
         self.operator = Operator(self, *served, self._pauses, self._tallies, self._audit)
         self._admin = AdminSocket(options.state, self._number, self.operator.carry_out)
         self._local = ExitStack()
-        self._end_health: Callable[[], None] | None = None
+        self._ends_health: list[Callable[[], None]] = []
         self._console: ConsoleServer | None = None
         self._certificates = ""  # why they were not read again
         self._reloading = asyncio.Event()
@@ -185,12 +185,14 @@ class Running:
     def _serve_health(self) -> None:
         """Raises ServingError."""
         options = self._options
-        if options.metrics is None or (self._neighbours is not None and self._neighbours.number != 1):
+        if self._neighbours is not None and self._neighbours.number != 1:
             return
-        from dpproxy.serve.console_server import open_health  # who does not ask for it does not pay for its memory
+        for address, probes_only in ((options.metrics, False), (options.health, True)):
+            if address is not None:
+                from dpproxy.serve.console_server import open_health  # who does not ask for it does not pay for its memory
 
-        statuses = partial(self.operator.statuses, checked=True)
-        self._end_health = open_health(options.metrics, options.metrics_token, statuses)
+                statuses = partial(self.operator.statuses, checked=True)
+                self._ends_health.append(open_health(address, options.metrics_token, statuses, probes_only))
 
     def _serve_console(self) -> None:
         """Raises ServingError, AccessError."""
@@ -218,8 +220,8 @@ class Running:
         await self._admin.close()
         if self._console is not None:
             await asyncio.to_thread(self._console.end)
-        if self._end_health is not None:
-            await asyncio.to_thread(self._end_health)
+        for end_health in self._ends_health:
+            await asyncio.to_thread(end_health)
         await self._served.retired()
         for dataset in self._datasets.values():
             await dataset.close(0.0 if self._server.hurried else max(0.0, deadline - loop.time()))

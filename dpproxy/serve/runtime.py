@@ -192,12 +192,12 @@ def listening(where: str) -> Iterator[None]:
 @dataclass(frozen=True)
 class Options:
     """What is served, and how. `postgres`: bin folder of an installed PostgreSQL for the facade; `facade_dsn`: a server for
-    it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and stored
-    answers. `metrics`: where Prometheus may ask; of several processes the first answers. `local`: folder for a unix socket.
-    `session_limits`: what the facade may take. `anchor`: a file outside that tells when a SQLite ledger was rolled back. `watch`:
-    policies are read again when their files change. `metrics_token`: what has to be shown for metrics. `console`: where
-    operators' pages are; of several processes the first has them; `console_plain`: without TLS. `draft`: policies with open
-    decisions are served, too."""
+    it. `drain`: seconds. `ledger`: its address, None for a file in `state`. `key_file`: the secret that seals ledger and
+    stored answers. `metrics`: where Prometheus may ask; of several processes the first answers. `health`: where probes alone
+    may ask. `local`: folder for a unix socket. `session_limits`: what the facade may take. `anchor`: a file outside that
+    tells when a SQLite ledger was rolled back. `watch`: policies are read again when their files change. `metrics_token`:
+    what has to be shown for metrics. `console`: where operators' pages are; of several processes the first has them;
+    `console_plain`: without TLS. `draft`: policies with open decisions are served, too."""
 
     policies: tuple[Path, ...]
     host: str
@@ -222,3 +222,4 @@ class Options:
     console: tuple[str, int] | None = None
     console_plain: bool = False
     draft: bool = False
+    health: tuple[str, int] | None = None

@@ -175,6 +175,9 @@ def serve(
     metrics_token_file: Annotated[
         Path | None, typer.Option(help="file with what must be shown for /metrics; needed on an address that others reach")
     ] = None,
+    health: Annotated[
+        str | None, typer.Option(help="HOST:PORT for /healthz and /ready alone, which a cluster's probes reach; no token")
+    ] = None,
     console: Annotated[str | None, typer.Option(help="HOST:PORT for the operators' pages; `dpproxy admin token` lets in")] = None,
     console_without_tls: Annotated[
         bool, typer.Option("--console-without-tls", help="on an address that others reach: a proxy before it encrypts")
@@ -209,7 +212,8 @@ def serve(
         tokens.check_console(looked_at[0], console_without_tls or tls is not None)
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
     tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token, looked_at)
-    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls, draft)
+    probed = _address(health) if health is not None else None
+    options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls, draft, probed)
     lines = start_log(form, level)
     run(proxy.serve(options, lines=lines) if processes == 1 else supervise(options, processes))
 

@@ -73,6 +73,13 @@ def test_there_is_nothing_else(proxy: Proxy, path: str) -> None:
     assert proxy.asked == 0
 
 
+def test_a_server_of_probes_has_no_metrics(proxy: Proxy) -> None:
+    proxy.server.probes_only = True
+    assert proxy.get("/metrics", Authorization=f"Bearer {TOKEN}") == (404, "there is /healthz and /ready\n")
+    assert proxy.get("/healthz") == (200, "ok\n")
+    assert proxy.get("/ready")[0] == 200
+
+
 @pytest.mark.parametrize("header", [b"X: " + b"a" * 1000 + b"\r\n", b"X: " + b"a" * health.HEADERS], ids=["many", "one"])
 def test_long_headers_are_not_kept(proxy: Proxy, header: bytes) -> None:
     """Of a hundred headers of 64 kB, in each of a hundred connections, 600 MB were kept."""

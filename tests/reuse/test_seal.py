@@ -8,7 +8,6 @@ import pytest
 
 from dpproxy.reuse.tables import NONCE, Sealer, SealError
 
-pytest.importorskip("cryptography")
 KEY, NAME = b"a secret of the operator", "shop/1"
 
 

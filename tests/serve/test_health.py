@@ -35,6 +35,13 @@ async def test_the_loop_is_asked_and_the_end_is_the_end(capsys: pytest.CaptureFi
     assert found is not None
     assert await asyncio.to_thread(get, f"http://{found[1]}/healthz") == b"ok\n"
     assert b"dpproxy_build_info" in await asyncio.to_thread(get, f"http://{found[1]}/metrics")
+    end_probes = open_health(("127.0.0.1", 0), None, statuses, probes_only=True)
+    probed = re.fullmatch(r"health on (127\.0\.0\.1:\d+)\n", capsys.readouterr().err)
+    assert probed is not None
+    assert await asyncio.to_thread(get, f"http://{probed[1]}/healthz") == b"ok\n"
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        await asyncio.to_thread(get, f"http://{probed[1]}/metrics")
+    await asyncio.to_thread(end_probes)
     await asyncio.to_thread(end)
     with pytest.raises(urllib.error.URLError):
         await asyncio.to_thread(get, f"http://{found[1]}/healthz")
