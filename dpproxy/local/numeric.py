@@ -72,8 +72,26 @@ class Levels(Mechanism):
     @cached_property
     def numbers(self) -> tuple[Fraction, ...]:
         """The numbers that the levels stand for, lowest first."""
-        step = (self.high - self.low) / (self.levels - 1)
-        return tuple(self.low + step * i for i in range(self.levels))
+        return tuple(self.low + self.step * i for i in range(self.levels))
+
+    @property
+    def step(self) -> Fraction:
+        """The distance of two levels."""
+        return (self.high - self.low) / (self.levels - 1)
+
+    @property
+    def slope(self) -> Fraction:
+        """How much one level more in a report adds to what it says of its device's number.
+
+        The estimate of the mean is `centre` + `slope` M, where M is the mean of the levels reported; its variance is at most
+        `slope`^2 times the variance of the levels reported, by the number of reports.
+        """
+        return self.step / (self.law.p - self.law.q)
+
+    @property
+    def centre(self) -> Fraction:
+        """What a report of level 0 says of its device's number."""
+        return self.low - self.slope * self.law.q * self.levels * (self.levels - 1) / 2
 
 
 @dataclass(frozen=True)

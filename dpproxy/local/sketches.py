@@ -32,7 +32,7 @@ from dpproxy.local.laws import (
 from dpproxy.local.listed import Direct
 from dpproxy.local.spaces import Space
 
-CELLS = 2**26
+CELLS = 2**24
 """The most cells of all hash functions of a sketch: each is an integer in memory when reports are decoded.
 
 It also keeps the reports of `Sequence` below 2^59.

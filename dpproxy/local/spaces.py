@@ -5,7 +5,7 @@ first: a value outside the space is refused there, so that no decoder meets one.
 
 Bit vectors are no good to an engine as lists (a million of them are billions of positions). They travel as text and are stored as
 *cells*: how many reports set this bit. `Space.cells` says which cells one report adds to, the last of them the count of reports
-itself. Any other report is its own cell, so that every mechanism can be stored as cells.
+by its hash function, which stands behind all bits. Any other report is its own cell: every mechanism can be stored as cells.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Space:
             raise ValueError("a report is outside its space")
         number, bits = vector
         first = number * self.width
-        return (*(first + i for i in range(self.width) if bits >> i & 1), self.size)
+        return (*(first + i for i in range(self.width) if bits >> i & 1), self.size + number)
 
     def text(self, number: int, bits: int) -> str:
         """Write a bit vector as it travels."""

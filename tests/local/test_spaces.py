@@ -36,10 +36,10 @@ def test_what_lies_in_a_space(space: Space, good: list[Any], bad: list[Any]) -> 
 
 
 def test_cells_of_a_report() -> None:
-    """Bits of hash function 1 come behind those of 0; the last cell counts reports."""
+    """Bits of hash function 1 come behind those of 0; behind all of them are counts of reports, one a function."""
     assert BITS.cells("0:5") == (0, 2, 24)
-    assert BITS.cells("1:801") == (12, 23, 24)
-    assert BITS.cells("1:0") == (24,)
+    assert BITS.cells("1:801") == (12, 23, 25)
+    assert BITS.cells("1:0") == (25,)
     assert Space("integer", 10).cells(7) == (7,)
     assert Space("boolean", 2).cells(True) == (1,)
     for space, report in ((BITS, "2:1"), (Space("integer", 3), 3), (Space("number"), 1.0), (Space("value", 2), "a")):
