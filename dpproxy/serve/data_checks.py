@@ -134,7 +134,10 @@ def open_backend(loaded: Loaded) -> Backend:
         try:
             from dpproxy.backends import spark
         except ImportError as error:
-            what, fix = f"the client of Spark Connect is not installed ({error.name})", "install dpproxy with its extra: pip install '.[spark]' in its folder"
+            what, fix = (
+                f"the client of Spark Connect is not installed ({error.name})",
+                "install dpproxy with its extra: pip install '.[spark]' in its folder",
+            )
             raise PolicyError([beside(loaded, ("backend",), what, fix, "backend-data")]) from None
         return spark.Spark(config, share(spark.PLACES, roles) * max(roles, 1))
     from dpproxy.backends import duckdb
