@@ -24,7 +24,7 @@ ORDER: tuple[str, ...] = (
     "private_files local",
     "wire telemetry policy collect",
     "operations sql",
-    "facade tree privacy",
+    "facade tree privacy decoding",
     "kernel mechanisms ledger limits",
     "records",
     "plan.model plan.context",
@@ -70,7 +70,7 @@ FORBIDDEN: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
 )
 """Rooms, and what no file of theirs imports itself. Only `answers` sees plan, ledger, engine and mechanism together."""
 
-PURE = ("wire", "sql", "privacy", "tree", "kernel", "engines", "plan", "policy", "mechanisms", "local")
+PURE = ("wire", "sql", "privacy", "tree", "kernel", "engines", "plan", "policy", "mechanisms", "local", "decoding")
 IO_MODULES = {"asyncio", "socket", "subprocess", "sqlite3", "asyncpg", "duckdb", "threading", "random", "secrets"}
 """What pure rooms must not import: IO, threads, and generators other than the operating system's."""
 PURE_EXCEPT = {("wire.protocol", "asyncio"), ("wire.scram", "secrets"), ("policy.password", "secrets")}

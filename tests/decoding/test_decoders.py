@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from dpproxy.collect.encode import randomised
+from dpproxy.decoding import decoders
+from dpproxy.decoding.decoders import Decodable, DecodingError, Int64, decode, law, supporting, tally
 from dpproxy.local import planes
 from dpproxy.local.claims import Binary, CountMean, Direct, Hadamard, Hashed, Levels, Plane, Unary
 from dpproxy.local.hashes import number, polynomial
 from dpproxy.local.laws import JointLaw
-from dpproxy.mechanisms import report_decoders as decoders
-from dpproxy.mechanisms.noise import Int64, MechanismError
-from dpproxy.mechanisms.report_decoders import Decodable, decode, law, supporting, tally
 
 Dice = np.random.Generator
 RANGE = (Fraction(-1), Fraction(1))
@@ -266,7 +265,7 @@ def test_reports_outside_their_space_are_no_reports() -> None:
 
 @pytest.mark.parametrize("candidate", [-1, 3])
 def test_candidates_outside_the_values_are_a_fault(candidate: int) -> None:
-    with pytest.raises(MechanismError, match="candidate"):
+    with pytest.raises(DecodingError, match="candidate"):
         decode(Direct.within(E1, 3), np.array([0]), np.array([1]), np.array([candidate]))
 
 

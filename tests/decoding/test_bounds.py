@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpproxy.decoding import bounds as intervals
+from dpproxy.decoding import decoders
+from dpproxy.decoding.bounds import bounds, consistent, deviations, estimates
 from dpproxy.local.claims import Binary, Direct, Hadamard, Law, Plane
-from dpproxy.mechanisms import report_bounds, report_decoders
-from dpproxy.mechanisms.report_bounds import bounds, consistent, deviations, estimates
 
 Z = 2.4977
 """The normal quantile of one side at the product's 98.75 % a cell."""
@@ -46,7 +47,7 @@ def test_intervals_hold_the_truth(name: str, n: int) -> None:
 
 def test_a_normal_interval_of_few_reports_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The case that exact tails are for: 100 values, 10 reports."""
-    monkeypatch.setattr(report_bounds, "EXACT", 0)
+    monkeypatch.setattr(intervals, "EXACT", 0)
     law = LAWS["krr"]
     lower, upper = bounds(law, np.arange(11), 10, 0, Z)
     assert min(coverage(law, 10, f, lower, upper) for f in range(11)) < 0.95
@@ -55,20 +56,20 @@ def test_a_normal_interval_of_few_reports_does_not(monkeypatch: pytest.MonkeyPat
 def test_exact_tails() -> None:
     """Beside the distribution function of SciPy, where one part of the sum is empty."""
     for n, p, most in ((50, 0.3, 12), (7, 0.9, 7), (10**6, 1e-5, 3)):
-        assert report_bounds._cumulative(n, p, 0, 0.5, most) == pytest.approx(stats.binom.cdf(most, n, p), rel=1e-9)
-        assert report_bounds._cumulative(0, 0.5, n, p, most) == pytest.approx(stats.binom.cdf(most, n, p), rel=1e-9)
-    assert report_bounds._cumulative(5, 0.5, 5, 0.5, -1) == 0
+        assert intervals._cumulative(n, p, 0, 0.5, most) == pytest.approx(stats.binom.cdf(most, n, p), rel=1e-9)
+        assert intervals._cumulative(0, 0.5, n, p, most) == pytest.approx(stats.binom.cdf(most, n, p), rel=1e-9)
+    assert intervals._cumulative(5, 0.5, 5, 0.5, -1) == 0
 
 
-def sketched(seed: int, n: int = 100_000, d: int = 200) -> tuple[Hadamard, np.ndarray, report_decoders.Tally]:
+def sketched(seed: int, n: int = 100_000, d: int = 200) -> tuple[Hadamard, np.ndarray, decoders.Tally]:
     """Sixteen functions of 64 cells, as few as collisions are the larger part of the error."""
     dice = np.random.default_rng(seed)
     claim = Hadamard.within(Fraction(4), 16, 64, f"s{seed}")
     value = np.minimum(dice.zipf(1.5, n), d) - 1
-    cells = report_decoders.places(claim, np.arange(d), 0, 16) % 64
+    cells = decoders.places(claim, np.arange(d), 0, 16) % 64
     j, column = dice.integers(0, 16, n), dice.integers(0, 64, n)
     plus = (np.bitwise_count(column & cells[j, value]) % 2 == 0) ^ (dice.random(n) >= float(claim.keep))
-    tally = report_decoders.tally(claim, (j * 64 + column) * 2 + plus, np.ones(n, np.int64))
+    tally = decoders.tally(claim, (j * 64 + column) * 2 + plus, np.ones(n, np.int64))
     return claim, np.bincount(value, minlength=d), tally
 
 
@@ -79,7 +80,7 @@ def test_sketches_tell_their_collisions(collisions: bool, least: float, most: fl
     for seed in range(20):
         claim, true, tally = sketched(seed)
         law = claim.law if collisions else replace(claim.law, collision=Fraction(1, 10**12))
-        lower, upper = bounds(law, report_decoders.supporting(tally, np.arange(true.size)), tally.reports, tally.squares, Z)
+        lower, upper = bounds(law, decoders.supporting(tally, np.arange(true.size)), tally.reports, tally.squares, Z)
         hits.append(((lower <= true) & (true <= upper)).mean())
     assert least <= np.mean(hits) <= most
 

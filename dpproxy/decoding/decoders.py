@@ -23,8 +23,8 @@ import numpy.typing as npt
 from dpproxy.local.claims import Binary, Claim, CountMean, Direct, Hadamard, Hashed, Law, Levels, Plane, Unary
 from dpproxy.local.hashes import PRIME, polynomial
 from dpproxy.local.planes import size
-from dpproxy.mechanisms.noise import Int64, MechanismError
 
+Int64 = npt.NDArray[np.int64]
 UInt64 = npt.NDArray[np.uint64]
 Int32 = npt.NDArray[np.int32]
 Decodable: TypeAlias = Binary | Direct | Unary | Plane | Hashed | CountMean | Hadamard | Levels
@@ -38,6 +38,10 @@ LINES: Final = 3 * 10**7
 
 KEPT: Final = 2**23
 """Entries of the most cells of candidates that are kept for the next plain group."""
+
+
+class DecodingError(Exception):
+    """There is a fault between plan and decoder. Its text is fixed and says nothing about data."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,10 @@ def decode(claim: Decodable, reports: Int64, counts: Int64, candidates: Int64) -
 
 
 def supporting(tallied: Tally, candidates: Int64) -> Int64:
-    """Return C of each candidate from a tally. Raises MechanismError for a candidate that is not one."""
+    """Return C of each candidate from a tally. Raises DecodingError for a candidate that is not one."""
     claim, cells = tallied.claim, tallied.cells
     if candidates.size and not (candidates.min() >= 0 and candidates.max() < (claim.candidates or PRIME)):
-        raise MechanismError("a candidate is outside the claim's values")
+        raise DecodingError("a candidate is outside the claim's values")
     match claim:
         case Binary() | Direct() | Unary() | Levels():
             return cells[candidates]

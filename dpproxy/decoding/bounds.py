@@ -18,8 +18,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from dpproxy.decoding.decoders import Int64
 from dpproxy.local.claims import Law
-from dpproxy.mechanisms.noise import Int64
 
 Float64 = npt.NDArray[np.float64]
 
