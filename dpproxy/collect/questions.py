@@ -62,7 +62,7 @@ class PlainColumn:
             return any(value == known and type(value) is type(known) for known in self.values)
         if self.low is not None and self.high is not None:
             return _between(value, self.low, self.high)
-        return isinstance(value, bool | int) or (isinstance(value, str) and len(value) <= TEXT and "\x00" not in value)
+        return isinstance(value, bool | int) or (isinstance(value, str) and _is_text(value))
 
     def document(self) -> dict[str, Any]:
         values = None if self.values is None else list(self.values)
@@ -243,6 +243,11 @@ def _between(value: object, low: str, high: str) -> bool:
         return isinstance(value, str) and low <= dt.date.fromisoformat(value).isoformat() <= high and len(value) == 10
     except ValueError:
         return False
+
+
+def _is_text(value: str) -> bool:
+    """Whether a database can hold a text."""
+    return len(value) <= TEXT and "\x00" not in value and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def _canonical(value: object) -> bytes:
