@@ -16,7 +16,7 @@ from decimal import Decimal
 
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.joined_keys import misfit, with_joined
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy, UnitPath, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, SparkBackend, TablePolicy, UnitPath, Value
 from dpproxy.policy.names import written, written_place
 from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
 from dpproxy.table_terms import TableName, same_kind
@@ -32,6 +32,7 @@ _FAMILIES = {
 _Side = tuple[tuple[TableName, str], CatalogColumn]
 """Where a column is, and what it is like."""
 _GRANT = "grant it: `dpproxy policy grants FILE` prints how"
+_SESSION = "name the `catalog` that has them; on Sail the loader's session: `/;user_id=...;session_id=...`"
 _FAMILY = {name: family for family, types in _FAMILIES.items() for name in types}
 
 
@@ -68,7 +69,10 @@ class _Check:
                 continue
             if found is None:
                 what = f"the backend has no table `{table.name}`"
-                yield self._problem(table, None, what, _table_meant(table.name, self.catalog), "unknown-table")
+                fix = _table_meant(table.name, self.catalog)
+                if not self.catalog.tables and isinstance(self.policy.backend, SparkBackend):
+                    what, fix = "the session on Spark sees no table at all", _SESSION
+                yield self._problem(table, None, what, fix, "unknown-table")
                 continue
             unmade = list(self._joined(table, found))
             yield from unmade
