@@ -109,8 +109,9 @@ def _table(policy: TablePolicy, table: CatalogTable, used: frozenset[str], numer
     kept = [c for c in table.columns if policy.kind.shown or c.name in used]
     columns, asked, read, items = [], [], [], []
     for i, column in enumerate(kept):
-        held, text, type_, item = _column(column, policy, column.name in hidden - used, numerics, f"c{i}")
-        held = replace(held, source=names.unused(column.name))
+        held, text, type_, item = _column(column.reports or column, policy, column.name in hidden - used, numerics, f"c{i}")
+        held = replace(held, source=names.unused(held.name))
+        held = held if column.reports is None else replace(column, source=held.source, reports=held)
         columns.append(held)
         asked.append(text)
         read.append(type_)

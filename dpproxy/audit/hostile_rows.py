@@ -113,7 +113,7 @@ def _values_of(publics: Mapping[TableName, pa.Table]) -> Publics:
 class _Maker:
     def __init__(self, policy: Policy, catalog: Catalog, chance: random.Random, crowd: int, publics: Publics) -> None:
         self._policy, self._chance, self._publics = policy, chance, publics
-        column = catalog.tables[policy.unit_table].column(policy.unit_column)
+        column = catalog.tables[policy.unit_table].column(policy.unit_column) if policy.unit_table is not None else None
         self.unit_type = column.type if column is not None else "int8"
         self._whale, self._outlier, self._stranger = (str(identifier(self.unit_type, n)) for n in (WHALE, OUTLIER, STRANGER))
         self._crowd = [str(identifier(self.unit_type, n)) for n in range(ODD_UNITS, ODD_UNITS + crowd)]

@@ -61,7 +61,7 @@ async def _of(loaded: Loaded, depth: Depth) -> tuple[Problem, ...]:
         return await _with_backend(loaded, backend, depth)
     except BackendError as error:
         at = loaded.positions.get(("backend",), START)
-        what, fix = f"the data cannot be read: {error}", data_checks.OWN_SERVER[backend.dialect]
+        what, fix = f"the data cannot be read: {error}", data_checks.OWN_SERVER
         return (at.problem(loaded.file, what, fix, "backend-data"), *_grave(loaded))
     finally:
         await backend.close()
@@ -96,11 +96,13 @@ async def _with_backend(loaded: Loaded, backend: Backend, depth: Depth) -> tuple
 def _public_tables(loaded: Loaded, catalog: Catalog, said: Sequence[Problem]) -> Iterator[Problem]:
     """What a schema says for public tables being about people, where nothing was said of them yet."""
     policy = loaded.policy
+    if policy.unit_key is None:
+        return
     private = frozenset(t.name for t in policy.of_kind(TableKind.PEOPLE))
     for table in policy.of_kind(TableKind.PUBLIC):
         if table.reviewed or any(f"public table `{table.name}`" in problem.what for problem in said):
             continue
-        signs = evidence(catalog, private, (policy.unit_table, policy.unit_column), _shown(table, catalog))
+        signs = evidence(catalog, private, policy.unit_key, _shown(table, catalog))
         if signs:
             at = loaded.positions.get(("tables", str(table.name)), START)
             what = f"public table `{table.name}` may be about people: {signs[0]}"

@@ -68,6 +68,8 @@ class _Counts:
         """Delta against the number of units: dataset and roles."""
         policy = self.loaded.policy
         quote = QUOTE[self.dialect]
+        if policy.unit_table is None:
+            return
         key = column_source(self.catalog, policy.unit_table, policy.unit_column, quote)
         count = f"SELECT COUNT(DISTINCT {key}) AS n FROM {table_source(self.catalog, policy.unit_table, quote)}"
         deltas = [(("budget",), "the dataset's delta", policy.budget.delta)]
@@ -102,7 +104,9 @@ class _Counts:
         """Ids of people in a public table."""
         policy = self.loaded.policy
         private = {t.name: t for t in policy.of_kind(TableKind.PEOPLE)}
-        unit = (policy.unit_table, policy.unit_column)
+        unit = policy.unit_key
+        if unit is None:
+            return
         ids = {unit} | {(t.name, c.name) for t in private.values() for c in t.columns.values() if c.role is ColumnRole.KEY}
         hidden = {c.name for c in table.columns.values() if c.role is ColumnRole.HIDDEN}
         for each in overlaps(self.catalog, private.keys(), unit, ids, self.catalog.tables[table.name], self.dialect):

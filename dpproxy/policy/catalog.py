@@ -28,7 +28,8 @@ class CatalogColumn:
     `exact`: of numbers, the kind of those they are compared with as they are (`table_terms.same_kind`); empty: those of their
     `type`. Of moments of another precision than usual, the engine's own type. `parts`: the columns that it is joined of
     (`policy.joined_keys`); none of a column that the backend has. `stored`: the type that the backend calls it, where that is
-    compared before each measurement; no part of what a column is.
+    compared before each measurement; no part of what a column is. `reports`: of a column that devices randomised, the one that
+    the backend has, with what they reported (`policy.report_columns`).
     """
 
     name: str
@@ -44,6 +45,7 @@ class CatalogColumn:
     exact: str = ""
     parts: tuple[KeyPart, ...] = ()
     stored: str = field(default="", compare=False, repr=False)
+    reports: CatalogColumn | None = None
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,21 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable
-from dpproxy.policy.joined_keys import misfit, with_joined
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, SparkBackend, TablePolicy, UnitPath, Value
+from dpproxy.policy.joined_keys import misfit
+from dpproxy.policy.model import (
+    ColumnPolicy,
+    ColumnRole,
+    Policy,
+    Randomised,
+    ReleasedList,
+    TableKind,
+    TablePolicy,
+    UnitPath,
+    Value,
+)
 from dpproxy.policy.names import written, written_place
 from dpproxy.policy.problems import START, Code, Mark, Problem, suggestion
+from dpproxy.policy.report_columns import CLAIM, misstored, read_beside, visible_catalog
 from dpproxy.table_terms import TableName, same_kind
 
 __all__ = ["check", "family"]
@@ -32,7 +43,6 @@ _FAMILIES = {
 _Side = tuple[tuple[TableName, str], CatalogColumn]
 """Where a column is, and what it is like."""
 _GRANT = "grant it: `dpproxy policy grants FILE` prints how"
-_SESSION = "name the `catalog` that has them; on Sail the loader's session: `/;user_id=...;session_id=...`"
 _FAMILY = {name: family for family, types in _FAMILIES.items() for name in types}
 
 
@@ -51,7 +61,7 @@ def check(
 
     `file` and `positions` come from `load.Loaded`; without them problems point at the start of the file.
     """
-    return tuple(sorted(_Check(policy, with_joined(policy, catalog), file, positions or {}).problems()))
+    return tuple(sorted(_Check(policy, visible_catalog(policy, catalog), file, positions or {}).problems()))
 
 
 @dataclass(frozen=True)
@@ -69,10 +79,7 @@ class _Check:
                 continue
             if found is None:
                 what = f"the backend has no table `{table.name}`"
-                fix = _table_meant(table.name, self.catalog)
-                if not self.catalog.tables and isinstance(self.policy.backend, SparkBackend):
-                    what, fix = "the session on Spark sees no table at all", _SESSION
-                yield self._problem(table, None, what, fix, "unknown-table")
+                yield self._problem(table, None, what, _table_meant(table.name, self.catalog), "unknown-table")
                 continue
             unmade = list(self._joined(table, found))
             yield from unmade
@@ -89,6 +96,8 @@ class _Check:
             ):
                 what = f"public table `{table.name}` hides all of its columns"
                 yield self._problem(table, None, what, "leave the table out", "empty")
+            if table.kind is TableKind.REPORTS:
+                yield from self._read_beside(table, found)
             if table.unit is not None and not unmade:
                 yield from self._unit(table, table.unit)
         for name in self.policy.views:
@@ -109,7 +118,7 @@ class _Check:
     def _joined(self, table: TablePolicy, found: CatalogTable) -> Iterator[Problem]:
         """What keeps a key of several columns from being one, and parts that are of another family than the unit's key has."""
         key = self.policy.unit_parts if table.unit is not None and not table.unit.steps else ()
-        source = self.catalog.tables.get(self.policy.unit_table)
+        source = self.catalog.tables.get(self.policy.unit_table) if self.policy.unit_table is not None else None
         for name, parts in table.joined.items():
             taken = found.column(name)
             if taken is not None and not taken.parts:
@@ -137,7 +146,45 @@ class _Check:
                         table, what, "write the columns in the order of the privacy unit's key", "type-mismatch"
                     )
 
+    def _read_beside(self, table: TablePolicy, found: CatalogTable) -> Iterator[Problem]:
+        for name in read_beside(table):
+            column = found.column(name)
+            if column is None or column.type not in _INTEGERS:
+                what = f"table `{table.name}` has no column `{name}` of whole numbers, which its reports need"
+                fix = "add it, with the number of each report's claim" if name == CLAIM else "add it, or write `rows: reports`"
+                yield self._problem(table, None, what, fix, "unknown-column")
+
+    def _randomised(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy, made: Randomised) -> Iterator[Problem]:
+        source = next((c for c in found.columns if c.name == column.name and c.reports is not None), None)
+        cells = table.reports is not None and table.reports.cells
+        if source is None:
+            fix = suggestion(made.stored, (c.name for c in found.columns if c.reports is None))
+            what = f"table `{table.name}` has no column `{made.stored}` with the reports of `{column.name}`"
+            yield self._problem(table, column.name, what, fix, "unknown-column")
+        elif sum(c.name == column.name for c in found.columns) > 1:
+            what = f"the backend has a column `{column.name}` in `{table.name}`, beside the reports in `{made.stored}`"
+            yield self._problem(table, column.name, what, "call the randomised column otherwise", "duplicate")
+        elif (why := misstored(made, source, cells)) is not None:
+            what = f"column `{made.stored}` of `{table.name}` {why}"
+            yield self._problem(table, column.name, what, "store what devices report, or correct the claim", "type-mismatch")
+        if isinstance(made.values, ReleasedList):
+            yield from self._list(table, column, made.values)
+
+    def _list(self, table: TablePolicy, column: ColumnPolicy, listed: ReleasedList) -> Iterator[Problem]:
+        """Whether a public table lists candidates in an order that its key keeps."""
+        there = self.catalog.tables.get(listed.table)
+        for name in (listed.column, *((listed.order,) if listed.order is not None else ())):
+            if there is not None and there.column(name) is None:
+                what = f"the values of `{column.name}` are listed in `{listed.table}.{name}`, which does not exist"
+                yield self._problem(table, column.name, what, suggestion(name, (c.name for c in there.columns)), "unknown-column")
+        if there is not None and listed.order is None and len(there.primary_key) != 1:
+            what = f"`{listed.table}` has no primary key of one column, by which the values of `{column.name}` are numbered"
+            yield self._problem(table, column.name, what, "add `order:` with the column that numbers them", "reports")
+
     def _column(self, table: TablePolicy, found: CatalogTable, column: ColumnPolicy) -> Iterator[Problem]:
+        if column.randomised is not None:
+            yield from self._randomised(table, found, column, column.randomised)
+            return
         source = found.column(column.name)
         if source is None:
             if column.role == ColumnRole.HIDDEN and not table.kind.shown:
@@ -168,11 +215,11 @@ class _Check:
     def _unit(self, table: TablePolicy, path: UnitPath) -> Iterator[Problem]:
         """Both sides of the first join, or the unit column and the unit's key, must be of one family of types. What comes after
         on the path is another table's, and is told there."""
-        key = (self.policy.unit_table, self.policy.unit_column)
+        key = self.policy.unit_key
         if path.steps:
             step = path.steps[0]
             yield from self._pair(table, (table.name, step.column), (step.target, step.target_column))
-        else:
+        elif key is not None:
             yield from self._pair(table, (table.name, path.column), key)
 
     def _pair(self, table: TablePolicy, one: tuple[TableName, str], other: tuple[TableName, str]) -> Iterator[Problem]:

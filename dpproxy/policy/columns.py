@@ -11,12 +11,14 @@ import re
 from decimal import Decimal
 
 from dpproxy.policy import names, scalars
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, Value
 from dpproxy.policy.problems import suggestion
 from dpproxy.policy.reader import Path, Reader, kind
 from dpproxy.policy.table_keys import COLUMN
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
+_WITHOUT_UNIT = {TableKind.PUBLIC: "public table", TableKind.REPORTS: "table of reports"}
+_OF_NOBODY = {TableKind.PUBLIC: "{}", TableKind.REPORTS: "{ plain: true }"}
 _ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
 Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
 Lengths = tuple[dt.timedelta, dt.timedelta]
@@ -26,7 +28,7 @@ MAX_LENGTH = 10**6  # characters: beyond it no average of lengths says anything
 _END_OF_DAY = dt.time(23, 59, 59, 999999)  # a last day is meant whole; microseconds are PostgreSQL's finest grain
 
 
-def read_columns(reader: Reader, node: Node | None, path: Path, public: bool) -> dict[str, ColumnPolicy]:
+def read_columns(reader: Reader, node: Node | None, path: Path, whose: TableKind) -> dict[str, ColumnPolicy]:
     """Return the columns listed for a table, by folded name. Problems are recorded in `reader`."""
     listed = reader.named(node, "`columns`")
     columns: dict[str, ColumnPolicy] = {}
@@ -41,9 +43,9 @@ def read_columns(reader: Reader, node: Node | None, path: Path, public: bool) ->
             continue
         reader.positions[(*path, name)] = at
         column = _column(reader, name, declared)
-        if public and column.role in (ColumnRole.UNIT, ColumnRole.KEY):
-            what = f"column `{name}` of a public table cannot be `{column.role}`"
-            reader.problem(declared.at, what, "write {} or hidden, or give the table a `unit`", "column-role")
+        if whose is not TableKind.PEOPLE and column.role in (ColumnRole.UNIT, ColumnRole.KEY):
+            what = f"column `{name}` of a {_WITHOUT_UNIT[whose]} cannot be `{column.role}`"
+            reader.problem(declared.at, what, f"write {_OF_NOBODY[whose]} or hidden, or give the table a `unit`", "column-role")
         columns[name] = column
     return columns
 
@@ -70,8 +72,17 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     keys = reader.mapping(node, COLUMN) or {}
     if "references" in keys:
         return _reference(reader, name, node, keys["references"], len(keys) > 1)
-    values = _values(reader, keys["values"]) if "values" in keys else None
-    bounds, lasts = _parted(_range(reader, keys["range"])) if "range" in keys else (None, None)
+    if "randomised" in keys:
+        for key in keys.keys() - {"randomised", "from"}:
+            fix = "write it into `randomised`" if key in ("values", "range") else "remove it"
+            reader.problem(node.keys[key], f"randomised column `{name}` has `{key}` beside `randomised`", fix, "reports")
+        return ColumnPolicy(name)
+    if "from" in keys:
+        what = f"column `{name}` has `from`, and is not randomised"
+        reader.problem(node.keys["from"], what, "remove `from`, or write `randomised`", "reports")
+    plain = reader.flag(keys["plain"], "plain") if "plain" in keys else False
+    values = read_values(reader, keys["values"]) if "values" in keys else None
+    bounds, lasts = _parted(read_range(reader, keys["range"])) if "range" in keys else (None, None)
     resolution = reader.decimal(keys["resolution"], "resolution") if "resolution" in keys else None
     if resolution is not None and resolution <= 0:
         reader.problem(keys["resolution"].at, "`resolution` must be above 0", "write the grid, as in 0.01", "out-of-range")
@@ -88,7 +99,8 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
         reader.problem(keys["range"].at, "an interval has a `range` alone", "remove `values` and `length`", "range")
     if values and bounds:
         _inside(reader, keys["values"], values, bounds)
-    return ColumnPolicy(name, ColumnRole.PLAIN, values, bounds or _hull(values), resolution, bool(nulls), length, lasts)
+    hull = bounds or _hull(values)
+    return ColumnPolicy(name, ColumnRole.PLAIN, values, hull, resolution, bool(nulls), length, lasts, plain=bool(plain))
 
 
 def _reference(reader: Reader, name: str, node: Node, target: Node, more: bool) -> ColumnPolicy:
@@ -102,7 +114,8 @@ def _reference(reader: Reader, name: str, node: Node, target: Node, more: bool) 
     return ColumnPolicy(name, ColumnRole.KEY, references=found)
 
 
-def _values(reader: Reader, node: Node) -> tuple[Value, ...] | None:
+def read_values(reader: Reader, node: Node) -> tuple[Value, ...] | None:
+    """Return a list of values of one type, in its order. Problems are recorded in `reader`."""
     items = reader.items(node, "values")
     if items is None:
         return None
@@ -143,7 +156,8 @@ def _parted(found: Range | Lengths | None) -> tuple[Range | None, Lengths | None
     return None, found
 
 
-def _range(reader: Reader, node: Node) -> Range | Lengths | None:
+def read_range(reader: Reader, node: Node) -> Range | Lengths | None:
+    """Return both ends of a range. Problems are recorded in `reader`."""
     items = reader.items(node, "range")
     if items is None:
         return None

@@ -14,6 +14,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.model import ColumnRole, Policy, PostgresBackend, TableKind, TablePolicy
 from dpproxy.policy.names import quote_name
+from dpproxy.policy.report_columns import read_beside
 from dpproxy.table_terms import TableName
 
 
@@ -35,7 +36,8 @@ def grants(policy: Policy, backend: PostgresBackend) -> str:
 def _table(table: TablePolicy, used: frozenset[str], role: str) -> Iterator[str]:
     place = f"{quote_name(table.name.schema)}.{quote_name(table.name.name)}"
     if not table.kind.shown:
-        listed = ", ".join(quote_name(column) for column in sorted(used - table.joined.keys()))
+        held = {c.name: c.randomised.stored for c in table.columns.values() if c.randomised is not None}
+        listed = ", ".join(quote_name(name) for name in sorted({held.get(c, c) for c in used - table.joined.keys()}))
         yield f"GRANT SELECT ({listed}) ON {place} TO {role};"
         return
     hidden = sorted(c.name for c in table.columns.values() if c.role == ColumnRole.HIDDEN)
@@ -50,7 +52,8 @@ def used_columns(policy: Policy) -> Mapping[TableName, frozenset[str]]:
     found = {
         name: {c.name for c in table.columns.values() if c.role != ColumnRole.HIDDEN} for name, table in policy.tables.items()
     }
-    found.setdefault(policy.unit_table, set()).add(policy.unit_column)
+    if policy.unit_table is not None:
+        found.setdefault(policy.unit_table, set()).add(policy.unit_column)
     for name, table in policy.tables.items():
         for column in table.columns.values():
             if column.references is not None:
@@ -65,6 +68,7 @@ def used_columns(policy: Policy) -> Mapping[TableName, frozenset[str]]:
         found.setdefault(at, set()).add(table.unit.column)
     for name, table in policy.tables.items():
         found[name] |= {part.column for parts in table.joined.values() for part in parts}
+        found[name].update(read_beside(table))
     return {name: frozenset(columns) for name, columns in found.items()}
 
 

@@ -100,9 +100,9 @@ def _text(part: str, place: str, quote: str, type_: str) -> str:
 
 
 def stored(table: CatalogTable) -> CatalogTable:
-    """Return the table as its backend has it, without joined columns."""
+    """Return the table as its backend has it: without joined columns, and with reports in place of what devices have."""
     made = {column.name for column in table.columns if column.parts}
-    if not made:
+    if not made and not any(column.reports for column in table.columns):
         return table
-    columns = tuple(column for column in table.columns if not column.parts)
+    columns = tuple(column.reports or column for column in table.columns if not column.parts)
     return replace(table, columns=columns, unique=tuple(key for key in table.unique if not made & set(key)))

@@ -55,10 +55,12 @@ def pair(item: Fragment) -> Fragment:
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a mapping in a file: its purpose in one sentence, for messages, and whether the mapping must have it."""
+    """A key of a mapping in a file: its purpose in one sentence, for messages, and whether the mapping must have it.
+    `with_unit`: only where a table of the policy has a unit."""
 
     purpose: str
     required: bool = field(default=False, kw_only=True)
+    with_unit: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,11 @@ class Shape:
     def required(self) -> tuple[str, ...]:
         """The keys that must be there, in their order."""
         return tuple(name for name, key in self.keys.items() if key.required)
+
+    @property
+    def required_with_unit(self) -> tuple[str, ...]:
+        """The keys that must be there where a table of the policy has a unit."""
+        return tuple(name for name, key in self.keys.items() if key.required or key.with_unit)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,18 +28,17 @@ from dpproxy.policy.model import (
     Policy,
     PostgresBackend,
     SparkBackend,
-    TableKind,
     TablePolicy,
 )
-from dpproxy.policy.people import read_budget, read_previews, read_roles, read_users
-from dpproxy.policy.policy_keys import ACCELERATE, BACKEND, POLICY, PRIVACY_UNIT, REUSE, TIMING
-from dpproxy.policy.problems import START, Mark, PolicyError, Problem, suggestion
+from dpproxy.policy.people import NO_BUDGET, read_budget, read_previews, read_roles, read_users
+from dpproxy.policy.policy_keys import ACCELERATE, BACKEND, POLICY, REUSE, TIMING
+from dpproxy.policy.problems import START, Mark, PolicyError, Problem
 from dpproxy.policy.reader import Path as Place
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.tables import read_tables
 from dpproxy.policy.tree import Mapping as Entries
 from dpproxy.policy.tree import Node, Scalar, open_decisions, parse
-from dpproxy.policy.unit_forms import Parts, check_forms, read_unit_key, written_parts
+from dpproxy.policy.unit_forms import check_forms, check_unit_table, read_privacy_unit, reports_alone
 from dpproxy.table_terms import TableName
 
 # Whether there is a prepared copy of the private tables, as a policy says it: a word, or a mapping.
@@ -162,24 +161,26 @@ def digest_of(text: str) -> str:
 
 
 def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
-    keys = reader.mapping(root, POLICY)
+    units = not reports_alone(root)
+    keys = reader.mapping(root, POLICY, units=units)
     if keys is None:
         return None
     _version(reader, keys.get("version"))
     dataset = _dataset(reader, keys.get("dataset"))
     backend = _backend(reader, keys["backend"], secrets) if "backend" in keys else None
-    unit = _unit(reader, keys["privacy_unit"]) if "privacy_unit" in keys else None
-    tables = read_tables(reader, keys.get("tables"), unit[1:3] if unit else None)
-    if unit and "tables" in keys:
-        _unit_table(reader, keys["privacy_unit"], unit[1:], tables)
-        check_forms(reader, tables, unit[3], reader.positions)
+    unit = read_privacy_unit(reader, keys["privacy_unit"], units) if "privacy_unit" in keys else None
+    of = unit[1] if unit else None
+    tables = read_tables(reader, keys.get("tables"), of[:2] if of else None)
+    if of and "tables" in keys:
+        check_unit_table(reader, keys["privacy_unit"], of, tables)
+        check_forms(reader, tables, of[2], reader.positions)
     views = _views(reader, keys.get("views"), tables)
-    budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else None
+    budget = read_budget(reader, keys["budget"], "dataset") if "budget" in keys else NO_BUDGET if not units else None
     for key in ("budget", "users"):
         if key in keys:
             reader.positions[key,] = keys[key].at
     previews = read_previews(reader, keys.get("previews"), "refuse")
-    roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views), previews)
+    roles = read_roles(reader, keys.get("roles"), budget, frozenset(tables) | frozenset(views), previews, units=units)
     known = _keys_of(keys.get("roles"))
     users = read_users(reader, keys.get("users"), known, {r.name: r.budget for r in roles.values()})
     mechanism = reader.choice(keys["mechanism"], "`mechanism`", get_args(Mechanism)) if "mechanism" in keys else "laplace"
@@ -187,7 +188,9 @@ def _policy(reader: Reader, root: Node, secrets: Secrets) -> Policy | None:
     rest = _quantum(reader, keys.get("timing")), read_accelerate(reader, keys.get("accelerate"), backend, secrets.base)
     if dataset is None or backend is None or unit is None or budget is None:
         return None
-    return Policy(dataset, backend, *unit[:3], budget, tables, roles, users, cast(Mechanism, mechanism), views, *reuse, *rest)
+    table, column = of[:2] if of else (None, "")
+    parts = (budget, tables, roles, users, cast(Mechanism, mechanism), views)
+    return Policy(dataset, backend, unit[0], table, column, *parts, *reuse, *rest)
 
 
 def _keys_of(node: Node | None) -> frozenset[str] | None:
@@ -302,33 +305,6 @@ def _clear(reader: Reader, keys: Mapping[str, Node]) -> None:
     if isinstance(address, Scalar) and _PASSWORD.match(address.text):
         fix = "leave it out of the address, and write `password: ${env:PGPASSWORD}` as a key of its own"
         reader.problem(address.at, "the backend's password stands in its address", fix, "secret-in-clear")
-
-
-def _unit(reader: Reader, node: Node) -> tuple[str, TableName, str, Parts] | None:
-    keys = reader.mapping(node, PRIVACY_UNIT)
-    if not keys or set(keys) != set(PRIVACY_UNIT.keys):
-        return None
-    name, key = reader.text(keys["name"], "name"), read_unit_key(reader, keys["key"])
-    return (name, *key) if name is not None and key is not None else None
-
-
-def _unit_table(reader: Reader, node: Node, unit: tuple[TableName, str, Parts], tables: Mapping[TableName, TablePolicy]) -> None:
-    """The unit's key must be the unit column of a private table."""
-    table = tables.get(unit[0])
-    if table is None:
-        fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if t.kind is TableKind.PEOPLE))
-        reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix, "unit-key")
-    elif table.unit is None:
-        what = f"the privacy unit's table `{unit[0]}` is public"
-        reader.problem(node.at, what, "name a private table, whose rows are people", "unit-key")
-    elif table.unit.steps or table.unit.column != unit[1]:
-        if not table.unit.column:
-            return  # its own unit could not be read, and that is said
-        if not table.unit.steps and len(table.joined.get(table.unit.column, ())) != len(unit[2]):
-            return  # `check_forms` says so
-        key = written_parts(unit[2]) if unit[2] else names.written(unit[1])
-        what = f"`{key if unit[2] else unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
-        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {key}` there", "unit-key")
 
 
 def _views(reader: Reader, node: Node | None, tables: Mapping[TableName, TablePolicy]) -> dict[TableName, str]:

@@ -289,7 +289,7 @@ class Policy:
     dataset: str
     backend: Backend
     unit_name: str
-    unit_table: TableName
+    unit_table: TableName | None  # None, and no column, where no table has a unit
     unit_column: str
     budget: Budget
     tables: Mapping[TableName, TablePolicy]
@@ -308,9 +308,14 @@ class Policy:
         return tuple(table for table in self.tables.values() if table.kind is kind)
 
     @property
+    def unit_key(self) -> tuple[TableName, str] | None:
+        """Return where the unit's key is; None where no table has a unit."""
+        return (self.unit_table, self.unit_column) if self.unit_table is not None else None
+
+    @property
     def unit_parts(self) -> tuple[KeyPart, ...]:
         """Return the columns of the unit's key where it has several, else ()."""
-        known = self.tables.get(self.unit_table)
+        known = self.tables.get(self.unit_table) if self.unit_table is not None else None
         return known.joined.get(self.unit_column, ()) if known is not None else ()
 
     @property

@@ -86,6 +86,9 @@ def parse_verifier(text: str) -> Verifier:
     return Verifier(iterations, salt, stored, server)
 
 
+NO_BUDGET = Budget(0, 0)
+NO_QUERY = QueryLimits(0, 0, 0)
+"""Of roles whose tables have no unit: nothing is charged to them."""
 MOST_MEASURED = Decimal("0.5")  # of a statement's epsilon: the answer itself is what is asked for
 MAX_EPSILON = 10**12  # in micro-epsilon this still fits the ledger's 64-bit integers
 DEFAULT_QUERY_DELTA_SHARE = 1000  # a thousand statements with undeclared groups before the role's delta is gone
@@ -143,15 +146,21 @@ def read_previews(reader: Reader, node: Node | None, default: Previews) -> Previ
 
 
 def read_roles(
-    reader: Reader, node: Node | None, total: Budget | None, tables: frozenset[TableName], previews: Previews = "refuse"
+    reader: Reader,
+    node: Node | None,
+    total: Budget | None,
+    tables: frozenset[TableName],
+    previews: Previews = "refuse",
+    *,
+    units: bool = True,
 ) -> dict[str, Role]:
-    """`previews`: what roles have that do not say."""
+    """`previews`: what roles have that do not say. `units`: whether a table has a unit; else roles need no budget."""
     listed = reader.named(node, "`roles`")
     roles: dict[str, Role] = {}
     for name, declared in listed.entries.items() if listed else ():
         reader.positions["roles", name] = listed.keys[name] if listed else declared.at
         _name(reader, name, "role", declared)
-        role = _role(reader, name, declared, total, tables, previews)
+        role = _role(reader, name, declared, total, tables, previews, units)
         if role is not None:
             roles[name] = role
     if listed is not None and not listed.entries:
@@ -166,19 +175,19 @@ def _name(reader: Reader, name: str, what: str, node: Node) -> None:
 
 
 def _role(
-    reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName], previews: Previews
+    reader: Reader, name: str, node: Node, total: Budget | None, tables: frozenset[TableName], previews: Previews, units: bool
 ) -> Role | None:
-    keys = reader.mapping(node, ROLE)
+    keys = reader.mapping(node, ROLE, units=units)
     if keys is None:
         return None
     for key in ("budget", "query", "tables"):
         if key in keys:
             reader.positions["roles", name, key] = keys[key].at
-    budget = read_budget(reader, keys["budget"], f"role {name}") if "budget" in keys else None
+    budget = read_budget(reader, keys["budget"], f"role {name}") if "budget" in keys else NO_BUDGET if not units else None
     if budget and total and (budget.epsilon > total.epsilon or budget.delta > total.delta):
         what = f"role `{name}` may spend more than the dataset"
         reader.problem(keys["budget"].at, what, "lower the role's epsilon and delta, or raise the dataset's `budget`", "budget")
-    query = _query(reader, keys["query"], budget) if "query" in keys else None
+    query = _query(reader, keys["query"], budget) if "query" in keys else NO_QUERY if not units else None
     seen = _tables(reader, keys["tables"], tables) if "tables" in keys else None
     least = reader.integer(keys["min_units"], "min_units", 1, 10**9) if "min_units" in keys else 1
     temp = reader.flag(keys["temp_tables"], "temp_tables") if "temp_tables" in keys else False

@@ -72,14 +72,14 @@ ROLE = Part(
             part_ref("budget"),
             "What all its users together may learn in a window.",
             _WINDOW,
-            required=True,
+            with_unit=True,
         ),
         "query": PolicyKey(
             "What one statement costs.",
             part_ref("query"),
             "A larger epsilon a query: less noise, and fewer queries.",
             {"epsilon": 0.1},
-            required=True,
+            with_unit=True,
         ),
         "tables": PolicyKey(
             "Tables and views the role can see (default: all).",

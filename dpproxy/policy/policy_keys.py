@@ -26,6 +26,7 @@ from dpproxy.policy.key_types import (
 )
 from dpproxy.policy.model import AccelerateMode, Mechanism, Previews
 from dpproxy.policy.people_keys import BUDGET, QUERY, ROLE, USER
+from dpproxy.policy.report_keys import CLAIM, RANDOMISED, RELEASED_LIST, REPORTS
 from dpproxy.policy.table_keys import BOUNDS, COLUMN, DAY, REVIEW, TABLE, VIA, WHOLE_BOUNDS
 
 _WINDOW = {"epsilon": 10, "delta": 1e-6, "every": "month"}
@@ -75,7 +76,7 @@ POLICY = Part(
             part_ref("budget"),
             "Roles may work together, so this is what anybody can learn about one unit in a window, whatever the roles have.",
             {"epsilon": 100, "delta": 1e-5, "every": "year"},
-            required=True,
+            with_unit=True,
         ),
         "tables": PolicyKey(
             "The tables that exist for analysts. A table not listed does not exist.",
@@ -211,7 +212,7 @@ PRIVACY_UNIT = Part(
             {"anyOf": [TABLE_COLUMN, {"type": "array", "items": {"anyOf": [TABLE_COLUMN, part_ref("day")]}, "minItems": 2}]},
             "Adding or removing all rows of one key changes no answer by much.",
             "customers.customer_id",
-            required=True,
+            with_unit=True,
         ),
     },
 )
@@ -288,6 +289,7 @@ ACCELERATE = Part(
     },
 )
 
+OF_REPORTS = (REPORTS, RANDOMISED, CLAIM, RELEASED_LIST)
 PARTS = (
     POLICY,
     BACKEND,
@@ -300,6 +302,7 @@ PARTS = (
     BOUNDS,
     WHOLE_BOUNDS,
     COLUMN,
+    *OF_REPORTS,
     ROLE,
     QUERY,
     USER,

@@ -25,18 +25,20 @@ Severity = Literal["error", "warning", "note"]
 """An error stops the start. A warning is a policy that works and is hardly what its author meant. A note is to be known."""
 
 Code = Literal[
-    "backend", "backend-data", "bad-name", "bounds", "budget", "column-role", "duplicate", "empty", "epoch", "missing-key",
-    "no-unit", "not-granted", "not-unique", "out-of-range", "password", "public-table", "range", "resolution",
+    "backend", "backend-data", "bad-name", "bounds", "budget", "claim", "column-role", "duplicate", "empty", "epoch",
+    "missing-key",
+    "no-unit", "not-granted", "not-unique", "out-of-range", "password", "public-table", "range", "reports", "resolution",
     "secret-reference",
     "shown-rows",
     "too-large", "type-mismatch", "unit-key", "unit-path", "unknown-column", "unknown-key", "unknown-role", "unknown-table",
     "unreadable-file", "values", "version", "view", "wrong-type", "yaml", "yaml-feature",
     "constant-bounds", "greedy-query", "greedy-role", "high-delta", "no-delta", "no-range", "no-users", "nullable-unit",
-    "open-decision",
+    "open-decision", "reports-choice", "reports-day", "reports-forever", "reports-id", "reports-many", "reports-plain",
+    "reports-sketch",
     "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
     "half-key", "second-unit", "unkept-key", "unreachable", "unused-role", "whole-budget",
     "data-beyond-range", "data-beyond-rows", "data-cut", "data-null-unit", "data-open", "data-public-ids", "data-small",
-    "data-undeclared",
+    "data-undeclared", "data-reports",
 ]  # fmt: skip
 
 
@@ -55,6 +57,7 @@ CODES: Mapping[Code, Kind] = {
     "bad-name": Kind("error", "A name that PostgreSQL cannot hold, or that is taken."),
     "bounds": Kind("error", "Bounds are missing, or contradict the rows a unit may have."),
     "budget": Kind("error", "A part may spend more than what it belongs to."),
+    "claim": Kind("error", "A mechanism cannot be what is written, or tells more than the epsilon beside it."),
     "column-role": Kind("error", "A column cannot have the role it is given."),
     "duplicate": Kind("error", "A name, key or value is given twice."),
     "empty": Kind("error", "A list is empty where something must be in it."),
@@ -67,6 +70,7 @@ CODES: Mapping[Code, Kind] = {
     "password": Kind("error", "A password is not a SCRAM-SHA-256 verifier."),
     "public-table": Kind("error", "A public table has a key that only private tables have."),
     "range": Kind("error", "A range is not two ends in order."),
+    "reports": Kind("error", "A table of reports, or a randomised column, has what contradicts it."),
     "resolution": Kind("error", "A column has no resolution."),
     "secret-reference": Kind("error", "A reference to the environment or a file cannot be used here."),
     "shown-rows": Kind("error", "A public table shows rows of a private one."),
@@ -94,6 +98,13 @@ CODES: Mapping[Code, Kind] = {
     "no-users": Kind("warning", "Nobody can log in."),
     "nullable-unit": Kind("note", "Rows without a unit are left out of every answer."),
     "open-decision": Kind("warning", "A comment says TODO: nobody has decided yet."),
+    "reports-choice": Kind("warning", "Another mechanism has a smaller error at the same epsilon."),
+    "reports-day": Kind("warning", "A device tells so much in a day that a guess about it is hardly ever wrong."),
+    "reports-forever": Kind("warning", "Reports are kept for ever, or a device answers the same question again and again."),
+    "reports-id": Kind("warning", "A plain column that is named like one that tells devices apart."),
+    "reports-many": Kind("warning", "All tables of reports together tell much of a device."),
+    "reports-plain": Kind("warning", "Plain columns make groups too small to be shown, or tell too much of a report."),
+    "reports-sketch": Kind("warning", "Values that share cells of a hash function add more error than devices do."),
     "personal-column": Kind("warning", "A column that is named like a person's is shown."),
     "personal-table": Kind("warning", "A public table that is named, or has a key, like one about people."),
     "unseen-rows": Kind("warning", "Which rows a table has is decided where dpproxy cannot see it."),
@@ -114,6 +125,7 @@ CODES: Mapping[Code, Kind] = {
     "data-public-ids": Kind("error", "A public table holds ids of people in the data.", True),
     "data-small": Kind("warning", "Delta is not far below one in the number of people in the data.", True),
     "data-undeclared": Kind("warning", "Values of the data are not among those declared.", True),
+    "data-reports": Kind("error", "Reports of the data are none that the claim allows.", True),
 }
 
 

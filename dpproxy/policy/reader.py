@@ -15,7 +15,7 @@ from decimal import Decimal
 
 from dpproxy.policy import scalars
 from dpproxy.policy.key_types import Shape
-from dpproxy.policy.policy_keys import INCLUDED, PARTS, POLICY
+from dpproxy.policy.policy_keys import INCLUDED, OF_REPORTS, PARTS, POLICY
 from dpproxy.policy.problems import Code, Mark, Problem, suggestion
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 
@@ -55,8 +55,10 @@ class Reader:
     def problem(self, at: Mark, what: str, fix: str, code: Code) -> None:
         self.problems.append(at.problem(self.file, what, fix, code))
 
-    def mapping(self, node: Node, shape: Shape) -> dict[str, Node] | None:
-        """Return the entries of a mapping of known keys; unknown and missing keys are problems."""
+    def mapping(self, node: Node, shape: Shape, *, units: bool = True) -> dict[str, Node] | None:
+        """Return the entries of a mapping of known keys; unknown and missing keys are problems. `units`: whether a table of the
+        policy has a unit."""
+        required = shape.required_with_unit if units else shape.required
         if not isinstance(node, Mapping):
             self.problem(node.at, f"{shape.title} must be a mapping, not {kind(node)}", _example(shape), "wrong-type")
             return None
@@ -65,8 +67,8 @@ class Reader:
             if key not in shape.keys:
                 fix = _misplaced(key, shape) or suggestion(key, shape.keys)
                 self.problem(node.keys[key], f"unknown key `{key}` in {shape.title}", fix, "unknown-key")
-                meant.update(k for k in shape.required if fix == f"did you mean `{k}`?")
-        missing = [k for k in shape.required if k not in node.entries and k not in meant]
+                meant.update(k for k in required if fix == f"did you mean `{k}`?")
+        missing = [k for k in required if k not in node.entries and k not in meant]
         for key in missing:
             purpose = shape.keys[key].purpose[0].lower() + shape.keys[key].purpose[1:].rstrip(".")
             self.problem(node.at, f"{shape.title} has no `{key}`", f"add `{key}:` ({purpose})", "missing-key")
@@ -142,7 +144,8 @@ def _misplaced(key: str, shape: Shape) -> str | None:
         return f"write `{_ALIASES[key.lower()]}`: {shape.keys[_ALIASES[key.lower()]].purpose}"
     if difflib.get_close_matches(key, shape.keys, n=1, cutoff=0.8):
         return None
-    homes = [other.title for other in PARTS if key in other.keys and other is not shape]
+    homes = [other.title for other in PARTS if key in other.keys and other is not shape and other not in OF_REPORTS]
+    homes = homes or [other.title for other in OF_REPORTS if key in other.keys and other is not shape][:1]
     if shape is INCLUDED and key in POLICY.keys:
         return f"write `{key}` in the policy's own file"
     return f"`{key}` belongs to {' or '.join(homes)}: indent it there" if homes else None
@@ -164,5 +167,5 @@ def _unquoted(node: Node) -> str | None:
 
 
 def _example(shape: Shape) -> str:
-    keys = ", ".join(f"{k}: ..." for k in (shape.required or tuple(shape.keys)[:2]))
+    keys = ", ".join(f"{k}: ..." for k in (shape.required_with_unit or tuple(shape.keys)[:2]))
     return f"write `{{ {keys} }}`"

@@ -36,7 +36,7 @@ def _table(part: Part) -> list[str]:
     lines += [_COLUMN] if part is COLUMN else []
     lines += ["| key | what it is | what it does to privacy and error | as in |", "|---|---|---|---|"]
     for name, key in part.keys.items():
-        must = " **Must be there.**" if key.required else ""
+        must = " **Must be there**, where a table has a unit." if key.with_unit else " **Must be there.**" if key.required else ""
         cells = (f"{key.purpose}{must} {_kind(key.type)}", key.effect, f"`{name}: {_flow(key.example)}`")
         lines.append(f"| `{name}` | {' | '.join(c.replace('|', chr(92) + '|') for c in cells)} |")
     return [*lines, ""]

@@ -38,6 +38,13 @@ TABLE = Part(
             "Its rows are shown without noise or charge: never a table about people.",
             True,
         ),
+        "reports": PolicyKey(
+            "The table holds reports that devices randomised before they sent them. Such a table has no unit.",
+            part_ref("reports"),
+            "Answers are estimates and cost no epsilon: what a device tells is bounded by its own reports. Plain columns have no "
+            "noise at all.",
+            {"epsilon": 4, "per_day": 1, "keep": "90d"},
+        ),
         "unit": PolicyKey(
             "The column that names the privacy unit of a row, a list of the columns that do, or a foreign-key path to it.",
             {"anyOf": [TEXT, KEY_PARTS, part_ref("via")]},
@@ -222,6 +229,24 @@ COLUMN = Part(
             TABLE_COLUMN,
             "A row that refers to another unit's row would not be protected: it is taken for the unit's own.",
             "a.id",
+        ),
+        "plain": PolicyKey(
+            "true, in a table of reports: devices report the column as it is.",
+            FLAG,
+            "Told to everybody who may read the table, without noise: never what names or nearly names a person.",
+            True,
+        ),
+        "randomised": PolicyKey(
+            "How devices, or people with a coin, randomised the column before it was stored.",
+            part_ref("randomised"),
+            "Answers take the randomness out again, and say how far off that leaves them.",
+            {"by": "rr", "if_yes": "3/4", "if_no": "1/4"},
+        ),
+        "from": PolicyKey(
+            "Of a randomised column: the stored column with the reports (default: the one of its own name).",
+            TEXT,
+            "That column is not visible.",
+            "emoji_r",
         ),
     },
 )

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Entries
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import assert_never
 
 from dpproxy.policy import names, scalars
 from dpproxy.policy.columns import read_columns
-from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, KeyPart, Step, TableKind, TablePolicy, UnitPath
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, KeyPart, Reports, Step, TableKind, TablePolicy, UnitPath
 from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
+from dpproxy.policy.reports import check_lists, read_reports, with_randomised
 from dpproxy.policy.table_keys import BOUNDS, REVIEW, TABLE, WHOLE_BOUNDS
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
 from dpproxy.policy.unit_forms import WrittenUnit, read_unit, read_unprotected
 from dpproxy.table_terms import TableName
 
 MAX_BOUND = 10**9  # a unit with more rows than that in a group is not one person
+_OF_UNITS = ("unit", "unprotected", "unique", "keys", "bounds", "rows_at_most")
 _NO_UNIT = {TableKind.PUBLIC: "public table", TableKind.REPORTS: "table of reports"}
 ONE = Bounds(1, 1)  # at most one row: one group
-UNBOUNDED = Bounds(MAX_BOUND, None)  # of public tables: nobody reads it
+UNBOUNDED = Bounds(MAX_BOUND, None)  # of tables without a unit: nobody reads it
+UNREAD = Reports(Fraction(1))  # in place of `reports` that are no mapping of limits
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class _Draft:
     reviewed: str = ""
     unprotected: tuple[str, ...] = ()
     at_most: int | None = None
+    reports: Reports | None = None
 
     @property
     def column(self) -> str | None:
@@ -69,6 +75,7 @@ def read_tables(reader: Reader, node: Node | None, unit: tuple[TableName, str] |
             draft = _draft(reader, name, at, declared)
             if draft is not None:
                 drafts[name] = draft
+    check_lists(reader, {name: (draft.kind, draft.columns) for name, draft in drafts.items()})
     return {name: _finish(reader, draft, drafts, unit) for name, draft in drafts.items()}
 
 
@@ -80,9 +87,12 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     if keys is None:
         return None
     public, reviewed = _public(reader, keys["public"]) if "public" in keys else (False, "")
-    columns = read_columns(reader, keys.get("columns"), ("tables", str(name)), bool(public))
+    if "reports" in keys:
+        return _of_reports(reader, name, at, keys)
+    whose = TableKind.PUBLIC if public else TableKind.PEOPLE
+    columns = _columns(reader, name, keys, whose, None)
     if public:
-        for key in ("unit", "unprotected", "unique", "keys", "bounds", "rows_at_most"):
+        for key in _OF_UNITS:
             if key in keys:
                 what = f"table `{name}` is public and has `{key}`"
                 reader.problem(keys[key].at, what, f"remove `{key}`, or remove `public: true`", "public-table")
@@ -103,6 +113,26 @@ def _draft(reader: Reader, name: TableName, at: Mark, node: Node) -> _Draft | No
     at_most = _rows_at_most(reader, name, keys["rows_at_most"], unique) if "rows_at_most" in keys else None
     parts = (unit, unit_at, unique, bounds, bounds_at, columns, listed)
     return _Draft(name, at, TableKind.PEOPLE, *parts, unprotected=others, at_most=at_most)
+
+
+def _columns(
+    reader: Reader, table: TableName, keys: Entries[str, Node], whose: TableKind, reports: Reports | None
+) -> dict[str, ColumnPolicy]:
+    node = keys.get("columns")
+    columns = read_columns(reader, node, ("tables", str(table)), whose)
+    return with_randomised(reader, node, columns, table, whose, reports)
+
+
+def _of_reports(reader: Reader, name: TableName, at: Mark, keys: Entries[str, Node]) -> _Draft:
+    """A table whose rows devices randomised: it has no unit, and nothing that is counted by one."""
+    for key in ("public", *_OF_UNITS):
+        if key in keys:
+            what = f"table `{name}` holds reports and has `{key}`"
+            fix = f"remove `{key}`, or remove `reports`: a unit's table may have randomised columns, and has noise on top"
+            reader.problem(keys[key].at, what, fix if key == "unit" else f"remove `{key}`", "reports")
+    reports = read_reports(reader, keys["reports"], name)
+    columns = _columns(reader, name, keys, TableKind.REPORTS, reports)
+    return _Draft(name, at, TableKind.REPORTS, WrittenUnit(), at, None, None, None, columns, (), reports=reports)
 
 
 def _public(reader: Reader, node: Node) -> tuple[bool | None, str]:
@@ -180,8 +210,21 @@ def _bounds(reader: Reader, node: Node) -> Bounds | None:
 
 
 def _finish(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None) -> TablePolicy:
-    if draft.kind is TableKind.PUBLIC:
-        return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns, reviewed=draft.reviewed)
+    match draft.kind:
+        case TableKind.PUBLIC:
+            return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns, reviewed=draft.reviewed)
+        case TableKind.REPORTS:  # limits that cannot be read are said: none of them would make it a public table
+            return TablePolicy(draft.name, None, False, UNBOUNDED, draft.columns, reports=draft.reports or UNREAD)
+        case TableKind.PEOPLE:
+            return _private(reader, draft, drafts, unit)
+        case _:
+            assert_never(draft.kind)
+
+
+def _private(
+    reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft], unit: tuple[TableName, str] | None
+) -> TablePolicy:
+    """A table of people with its path followed."""
     path = _path(reader, draft, drafts)
     if path is None:  # said already; what follows from the path would only echo it
         return TablePolicy(draft.name, UnitPath(""), True, ONE, draft.columns)

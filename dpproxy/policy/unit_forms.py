@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 
 from dpproxy.policy import names, scalars
 from dpproxy.policy.joined_keys import joined_name
-from dpproxy.policy.model import KeyPart, TablePolicy
-from dpproxy.policy.problems import Mark
+from dpproxy.policy.model import KeyPart, TableKind, TablePolicy
+from dpproxy.policy.policy_keys import PRIVACY_UNIT
+from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.table_keys import DAY, VIA
 from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence
@@ -73,6 +74,51 @@ def _joined_path(reader: Reader, via: Sequence, column: Node | None) -> WrittenU
         return WrittenUnit()
     mine, its = joined_name(here), joined_name(there)
     return WrittenUnit(mine, (target, its), {mine: here}, {its: there})
+
+
+def reports_alone(root: Node) -> bool:
+    """Return whether no table has a unit, since all hold reports or are public."""
+    tables = root.entries.get("tables") if isinstance(root, Mapping) else None
+    kinds = (
+        [set(t.entries) if isinstance(t, Mapping) else set() for t in tables.entries.values()]
+        if isinstance(tables, Mapping)
+        else []
+    )
+    return any("reports" in keys for keys in kinds) and all("reports" in keys or "public" in keys for keys in kinds)
+
+
+def read_privacy_unit(reader: Reader, node: Node, units: bool) -> tuple[str, tuple[TableName, str, Parts] | None] | None:
+    """Return the unit's noun and key. `units`: whether a table has a unit; else there is no key."""
+    keys = reader.mapping(node, PRIVACY_UNIT, units=units)
+    if not keys or not set(PRIVACY_UNIT.required_with_unit if units else PRIVACY_UNIT.required) <= set(keys):
+        return None
+    name, key = reader.text(keys["name"], "name"), read_unit_key(reader, keys["key"]) if "key" in keys else None
+    if name is None or (key is None and "key" in keys):
+        return None
+    if key is not None and not units:
+        reader.problem(keys["key"].at, "no table has a unit, and `privacy_unit` has a `key`", "remove `key`", "unit-key")
+    return name, key
+
+
+def check_unit_table(
+    reader: Reader, node: Node, unit: tuple[TableName, str, Parts], tables: Entries[TableName, TablePolicy]
+) -> None:
+    """Record a problem unless the unit's key is the unit column of a private table."""
+    table = tables.get(unit[0])
+    if table is None:
+        fix = suggestion(str(unit[0]), (str(t.name) for t in tables.values() if t.kind is TableKind.PEOPLE))
+        reader.problem(node.at, f"the privacy unit's table `{unit[0]}` is not listed", fix, "unit-key")
+    elif table.unit is None:
+        what = f"the privacy unit's table `{unit[0]}` is public"
+        reader.problem(node.at, what, "name a private table, whose rows are people", "unit-key")
+    elif table.unit.steps or table.unit.column != unit[1]:
+        if not table.unit.column:
+            return  # its own unit could not be read, and that is said
+        if not table.unit.steps and len(table.joined.get(table.unit.column, ())) != len(unit[2]):
+            return  # `check_forms` says so
+        key = written_parts(unit[2]) if unit[2] else names.written(unit[1])
+        what = f"`{key if unit[2] else unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
+        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {key}` there", "unit-key")
 
 
 def read_unit_key(reader: Reader, node: Node) -> tuple[TableName, str, Parts] | None:

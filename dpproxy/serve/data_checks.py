@@ -18,10 +18,10 @@ from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import check
 from dpproxy.policy.data_claims import Claim, ClaimKind, broken_claim, claim_query, remedy, unkept
 from dpproxy.policy.grants import exposures, private_tables, probes, unseen, used_columns
-from dpproxy.policy.joined_keys import with_joined
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend
 from dpproxy.policy.problems import START, Code, PolicyError, Problem
+from dpproxy.policy.report_columns import visible_catalog
 from dpproxy.reuse.data_epoch import Epoch, epoch_query, shape_of
 from dpproxy.table_terms import TableName
 
@@ -77,7 +77,7 @@ def live_claims(policy: Policy, catalog: Catalog, backend: Backend, epoch: Epoch
     shape = shape_of(policy, catalog)
 
     async def look() -> Closures | None:
-        known = with_joined(policy, await backend.introspect())
+        known = visible_catalog(policy, await backend.introspect())
         if not policy.tables.keys() <= known.tables.keys() or shape_of(policy, known) != shape:
             return None
         broken = await broken_claims(policy, known, backend)
@@ -102,11 +102,7 @@ def _closure(claim: Claim, rows: int, policy: Policy) -> Closure:
 
 TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
-OWN_SERVER = {
-    "duckdb": "see that the file is a database that DuckDB can read",
-    "postgres": "see that the server runs, and that address, database, role and password are right",
-    "spark": "see that the server runs, and that address, TLS (`/;use_ssl=true`), token and catalog are right",
-}
+OWN_SERVER = "see that the server runs, and that address, database, role and password are right"
 STANDS_ON = {
     "duckdb": "copy what it reads into a table of the database: views over other files are not read",
     "postgres": "see that what it stands on is there, and grant that to the backend's role too",
@@ -172,10 +168,10 @@ def beside(loaded: Loaded, place: tuple[str, ...], what: str, fix: str, code: Co
 async def fitting_catalog(loaded: Loaded, backend: Backend) -> Catalog:
     """Return the shape of a backend's data. Raises PolicyError when it cannot be read, or the policy does not fit it."""
     try:
-        catalog = with_joined(loaded.policy, await backend.introspect())
+        catalog = visible_catalog(loaded.policy, await backend.introspect())
     except BackendError as error:
         raise PolicyError(
-            [beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER[backend.dialect], "backend-data")]
+            [beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER, "backend-data")]
         ) from None
     problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
     if problems:
@@ -213,7 +209,7 @@ def table_access(policy: Policy, catalog: Catalog, backend: Backend) -> TableAcc
     asked, used = probes(policy, catalog, backend.dialect), used_columns(policy)
 
     async def look() -> dict[TableName, str]:
-        known, found = with_joined(policy, await backend.introspect()), dict[TableName, str]()
+        known, found = visible_catalog(policy, await backend.introspect()), dict[TableName, str]()
         for name, probe in asked.items():
             before, now = (_shape(c.tables.get(name), used[name]) for c in (catalog, known))
             changed = sorted(column for column in before if now.get(column) != before[column])
@@ -232,7 +228,7 @@ def table_access(policy: Policy, catalog: Catalog, backend: Backend) -> TableAcc
 def _shape(table: CatalogTable | None, columns: frozenset[str]) -> dict[str, tuple[object, ...]]:
     """What plans know of the columns in use."""
     known = [c for c in table.columns if c.name in columns] if table is not None else []
-    return {c.name: (c.source, c.type, c.nullable, c.bounded, c.exact, c.collated) for c in known}
+    return {c.name: (c.source, c.type, c.nullable, c.bounded, c.exact, c.collated, c.reports) for c in known}
 
 
 async def check_exposures(loaded: Loaded, catalog: Catalog, backend: Backend) -> None:

@@ -28,10 +28,10 @@ from dpproxy.ledger.ledger import Ledger
 from dpproxy.limits.side_threads import Seats
 from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.policy.catalog import Catalog
-from dpproxy.policy.joined_keys import with_joined
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
+from dpproxy.policy.report_columns import visible_catalog
 from dpproxy.reuse.data_epoch import (
     Epoch,
     Queried,
@@ -116,7 +116,7 @@ async def outdated(dataset: Dataset) -> bool:
     try:
         if dataset.watch is not None:
             return await dataset.watch.outdated()
-        catalog = with_joined(policy, await backend.introspect())
+        catalog = visible_catalog(policy, await backend.introspect())
         if shape_of(policy, catalog) != shape_of(policy, dataset.catalog):
             return True
         return await backend.public_states(public_tables.publics_of(policy, catalog)) != dataset.publics

@@ -205,6 +205,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
     role = policy.role if policy is not None else ColumnRole.PLAIN
     if table.unit is not None and not table.unit.steps and entry.name == table.unit.column:
         role = ColumnRole.UNIT
+    randomised = policy is not None and policy.randomised is not None
     taint = {ColumnRole.UNIT: Taint.UNIT, ColumnRole.KEY: Taint.KEY}.get(role, Taint.NONE)
     if table.kind.shown:
         taint = Taint.NONE
@@ -217,8 +218,8 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         taint,
         constant=table.one,
         nullable=entry.nullable,
-        usable=entry.bounded,
-        reason=entry.reason,
+        usable=entry.bounded and not randomised,
+        reason=entry.reason if not randomised else "randomised on devices, of which no estimate is made yet",
         collated=entry.collated,
         exact=entry.exact,
         nulls=policy is None or policy.range is None or policy.nulls,
