@@ -67,7 +67,7 @@ FOREIGN: Final = frozenset(
 FOREIGN_OPTIONS: Final = frozenset({"--now", "--collect-only", "--maxfail", "--output", "--strict"})
 """Options of programs that are not ours: pytest, mypy, dbt, systemctl."""
 
-FOREIGN_PROGRAMS: Final = re.compile(r"docker |    -v ")
+FOREIGN_PROGRAMS: Final = re.compile(r"docker |kubectl |python -m pysail |    -v ")
 
 MESSAGES: Final = frozenset({"errors.md"})
 """Pages whose code is what clients are told, not what they type."""

@@ -61,7 +61,7 @@ async def _of(loaded: Loaded, depth: Depth) -> tuple[Problem, ...]:
         return await _with_backend(loaded, backend, depth)
     except BackendError as error:
         at = loaded.positions.get(("backend",), START)
-        what, fix = f"the data cannot be read: {error}", data_checks.OWN_SERVER
+        what, fix = f"the data cannot be read: {error}", data_checks.OWN_SERVER[backend.dialect]
         return (at.problem(loaded.file, what, fix, "backend-data"), *_grave(loaded))
     finally:
         await backend.close()

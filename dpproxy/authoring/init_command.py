@@ -108,7 +108,7 @@ async def _postgres(address: str, env: Mapping[str, str]) -> Described:
     parts = urlsplit(address)
     password = parts.password or env.get(PASSWORD)
     plain = urlunsplit(parts._replace(netloc=parts.netloc.replace(f":{parts.password}@", "@"))) if parts.password else address
-    catalog = await _catalog(lambda: Postgres(PostgresBackend(plain, password), 1), plain, OWN_SERVER)
+    catalog = await _catalog(lambda: Postgres(PostgresBackend(plain, password), 1), plain, OWN_SERVER["postgres"])
     connection = await postgres_connections.connect(plain, password=password)
     try:
         rows = [tuple(row) for query in POSTGRES for row in await connection.fetch(query)]

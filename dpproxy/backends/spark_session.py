@@ -45,8 +45,22 @@ LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.CA
 LOST_NAMES = ("INVALID_HANDLE", "SESSION_CHANGED", "SESSION_CLOSED", "SESSION_NOT_FOUND")
 """What a server says of a session that it no longer has, or never had: it was restarted, or the session stood idle too long."""
 
+CAUSES = {
+    grpc.StatusCode.UNAVAILABLE: "nobody answers at the address, or one side speaks TLS and the other does not",
+    grpc.StatusCode.UNAUTHENTICATED: "the server takes no token, or not this one",
+    grpc.StatusCode.PERMISSION_DENIED: "the token's user has no right to this",
+    grpc.StatusCode.UNIMPLEMENTED: "what answers speaks no Spark Connect, or an older one",
+    grpc.StatusCode.DEADLINE_EXCEEDED: "the server was too slow",
+    grpc.StatusCode.RESOURCE_EXHAUSTED: "the server has no place, or a message is too large for it",
+    grpc.StatusCode.NOT_FOUND: "what answers knows no such session or catalog",
+}
+"""What an operator hears of a status; gRPC's own text may quote data."""
+
 CLOSED = "closed"
 """What gRPC says of a connection that this process has closed."""
+
+SESSION = "session_id="
+"""In an address: a session of the operator's own, with tables that end with it. It is used by all of ours, and not ended."""
 
 LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "pyspark.sql.connect.client.logging")
 """The client writes errors to standard error, statements and quoted values with them."""
@@ -70,18 +84,27 @@ def opened(config: SparkBackend, key: int | None) -> Any:
     for name in LOGGERS:
         logging.getLogger(name).disabled = True
     session = SparkSession.builder.remote(address(config)).create()
+    session.release_session_on_close = SESSION not in config.url
     try:
         client = session.client
         client.set_retry_policies([DefaultPolicy(max_retries=RETRIES)])
         prepare(session)
         if config.catalog is not None:
-            session.catalog.setCurrentCatalog(config.catalog)
+            _enter(session, config.catalog)
         if key is not None:
             keyed(session, key)
     except BaseException:
         ended(session)
         raise
     return session
+
+
+def _enter(session: Any, catalog: str) -> None:
+    """Name tables in a catalog from here on. Raises Failed where the server has no such catalog."""
+    try:
+        session.catalog.setCurrentCatalog(catalog)
+    except AnalysisException:
+        raise Failed(f"the server has no catalog `{catalog}`", passing=False) from None
 
 
 def address(config: SparkBackend) -> str:
@@ -129,13 +152,20 @@ def failed(error: Exception) -> Failed:
     kind = type(error).__name__
     if isinstance(error, grpc.RpcError):
         status = error.code() if hasattr(error, "code") else None
-        return Failed(f"gRPC {getattr(status, 'name', kind)}", status in LOST)
+        return Failed(_named("gRPC", status) or f"gRPC {kind}", status in LOST)
     if isinstance(error, ValueError) and CLOSED in str(error).lower():
         return Failed("the connection is closed", True)
     name = error.getCondition() if isinstance(error, PySparkException) else None
     status = getattr(error, "_grpc_status_code", None)
     passing = status in LOST or (name or "").startswith(LOST_NAMES)
-    return Failed(f"{kind} {name}" if name else kind, passing)
+    return Failed(f"{kind} {name}" if name else _named(kind, status) or kind, passing)
+
+
+def _named(kind: str, status: grpc.StatusCode | None) -> str:
+    """Return what is said of a status; nothing without one."""
+    if status is None:
+        return ""
+    return f"{kind} {status.name}" + (f": {CAUSES[status]}" if status in CAUSES else "")
 
 
 def interrupted(session: Any, tag: str) -> None:

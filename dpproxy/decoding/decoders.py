@@ -97,7 +97,7 @@ def supporting(tallied: Tally, candidates: Int64) -> Int64:
         case Hashed() | CountMean():
             return _gathered(claim, cells[: claim.functions * claim.width].reshape(claim.functions, claim.width), candidates)
         case Hadamard():
-            return _gathered(claim, _transformed(_signs(claim, cells)), candidates)
+            return _gathered(claim, transformed(claim, cells), candidates)
         case _:
             assert_never(claim)
 
@@ -176,12 +176,11 @@ def _signs(claim: Hadamard, cells: Int64) -> Int64:
     return signs
 
 
-def _transformed(sums: Int64) -> Int64:
-    """Each row times the Hadamard matrix, in place: as many passes as the width has bits."""
-    rows, width = sums.shape
-    half = 1
-    while half < width:
-        pairs = sums.reshape(rows, -1, 2, half)
+def transformed(claim: Hadamard, cells: Int64) -> Int64:
+    """Return the sums of signs, each row times the Hadamard matrix: as many passes in place as the width has bits."""
+    sums, half = _signs(claim, cells), 1
+    while half < claim.width:
+        pairs = sums.reshape(claim.functions, -1, 2, half)
         low, high = pairs[:, :, 0], pairs[:, :, 1]
         low += high
         high *= -2

@@ -22,6 +22,7 @@ from dpproxy.policy.model import (
     Policy,
     Randomised,
     ReleasedList,
+    SparkBackend,
     TableKind,
     TablePolicy,
     UnitPath,
@@ -43,6 +44,7 @@ _FAMILIES = {
 _Side = tuple[tuple[TableName, str], CatalogColumn]
 """Where a column is, and what it is like."""
 _GRANT = "grant it: `dpproxy policy grants FILE` prints how"
+_SESSION = "name the `catalog` that has them; on Sail the loader's session: `/;user_id=...;session_id=...`"
 _FAMILY = {name: family for family, types in _FAMILIES.items() for name in types}
 
 
@@ -79,7 +81,10 @@ class _Check:
                 continue
             if found is None:
                 what = f"the backend has no table `{table.name}`"
-                yield self._problem(table, None, what, _table_meant(table.name, self.catalog), "unknown-table")
+                fix = _table_meant(table.name, self.catalog)
+                if not self.catalog.tables and isinstance(self.policy.backend, SparkBackend):
+                    what, fix = "the session on Spark sees no table at all", _SESSION
+                yield self._problem(table, None, what, fix, "unknown-table")
                 continue
             unmade = list(self._joined(table, found))
             yield from unmade

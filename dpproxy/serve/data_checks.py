@@ -102,7 +102,11 @@ def _closure(claim: Claim, rows: int, policy: Policy) -> Closure:
 
 TABLE_FILES = (".parquet", ".csv", ".tsv", ".json")
 OWN_FILE = "name a database file that DuckDB made; of CSV or Parquet make one: CREATE TABLE visits AS FROM 'visits.parquet'"
-OWN_SERVER = "see that the server runs, and that address, database, role and password are right"
+OWN_SERVER = {
+    "duckdb": "see that the file is a database that DuckDB can read",
+    "postgres": "see that the server runs, and that address, database, role and password are right",
+    "spark": "see that the server runs, and that address, TLS (`/;use_ssl=true`), token and catalog are right",
+}
 STANDS_ON = {
     "duckdb": "copy what it reads into a table of the database: views over other files are not read",
     "postgres": "see that what it stands on is there, and grant that to the backend's role too",
@@ -171,7 +175,7 @@ async def fitting_catalog(loaded: Loaded, backend: Backend) -> Catalog:
         catalog = visible_catalog(loaded.policy, await backend.introspect())
     except BackendError as error:
         raise PolicyError(
-            [beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER, "backend-data")]
+            [beside(loaded, ("backend",), f"the data cannot be read: {error}", OWN_SERVER[backend.dialect], "backend-data")]
         ) from None
     problems = check(loaded.policy, catalog, loaded.file, loaded.positions)
     if problems:

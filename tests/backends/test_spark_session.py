@@ -42,11 +42,26 @@ def test_errors_are_kinds() -> None:
     assert (str(error), error.passing) == ("AnalysisException TABLE_OR_VIEW_NOT_FOUND", False)
     lost = AnalysisException("victim", errorClass="INVALID_HANDLE.SESSION_CLOSED")
     assert spark_session.failed(lost).passing
-    away = SparkConnectGrpcException("victim", grpc_status_code=grpc.StatusCode.UNAVAILABLE)
+    away_code = grpc.StatusCode.UNAVAILABLE
+    away = SparkConnectGrpcException("victim", grpc_status_code=away_code)
     assert spark_session.failed(away).passing
-    assert "victim" not in str(spark_session.failed(away))
+    assert str(spark_session.failed(away)) == f"SparkConnectGrpcException UNAVAILABLE: {spark_session.CAUSES[away_code]}"
 
 
 def test_the_clients_own_log_is_silent() -> None:
     with spark_servers.sail() as address, spark_servers.session(address):
         assert all(logging.getLogger(name).disabled for name in spark_session.LOGGERS)
+
+
+def test_a_session_that_the_address_names_is_not_ended() -> None:
+    """On Sail its tables would end with it. The catalog that it names is not there."""
+    with spark_servers.sail() as address:
+        named = f"{address}/;user_id=dp;session_id=11111111-2222-4333-8444-555555555555"
+        first = spark_session.opened(SparkBackend(named), None)
+        first.sql("CREATE TABLE kept AS SELECT 1 AS n")
+        spark_session.ended(first)
+        second = spark_session.opened(SparkBackend(named), 7)
+        assert second.sql("SELECT n FROM kept").toArrow().to_pydict() == {"n": [1]}
+        with pytest.raises(spark_session.Failed, match="no catalog `lake`"):
+            spark_session.opened(SparkBackend(named, catalog="lake"), None)
+        spark_session.ended(second)

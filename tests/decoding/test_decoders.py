@@ -232,9 +232,10 @@ def test_cells_of_candidates_are_those_of_devices(width: int) -> None:
 
 
 def test_the_transform_is_hadamard_s() -> None:
-    sums = np.random.default_rng(4).integers(-50, 50, (3, 16))
-    rows = np.array([[(-1) ** (l & h).bit_count() for l in range(16)] for h in range(16)])  # noqa: E741
-    assert (decoders._transformed(sums.copy()) == sums @ rows).all()
+    pairs = np.random.default_rng(4).integers(0, 50, (3, 16, 2))
+    rows = np.array([[(-1) ** (column & h).bit_count() for column in range(16)] for h in range(16)])
+    claim = Hadamard.within(E1, 3, 16, "s")
+    assert (decoders.transformed(claim, pairs.reshape(-1)) == (pairs[..., 1] - pairs[..., 0]) @ rows).all()
 
 
 @pytest.mark.parametrize("name", ["flh", "cms", "hcms"])

@@ -60,6 +60,8 @@ UNTRIED: Final[Mapping[str, str]] = {
     r"git (tag|push) |python -m build": "publishes: tests/fresh builds, and installs what was built",
     r"git checkout ": "takes back what the line before has changed",
     r"docker ": "needs Docker: tests/docker/test_containers.py",
+    r"kubectl ": "needs a cluster: tests/docker/test_kubernetes.py looks at the manifests",
+    r"python -m pysail ": "tests/backends/test_spark_session.py starts a Sail and keeps a session",
     r"systemctl |systemd-": "needs systemd: tests/docker/test_unit.py starts what the unit says, with its rights",
     r"\$ dpproxy audit ": "takes minutes: tests/audit/test_audit_command.py",
     r"dpproxy --help": "tests/test_cli.py",
