@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import json
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpproxy.collect import ledger
 from dpproxy.collect.ledger import DEFAULT_TOTAL, MICRO, Ledger, Limits, Refusal, micro
-from dpproxy.collect.post import Reply, place_of, post
 from dpproxy.collect.questions import FileRefused, OutsideSpace, Question, question_of
 from dpproxy.collect.queue import DAY, Event, Queue
+
+if TYPE_CHECKING:
+    import ssl
 
 Amount = int | float | str | Decimal
 File = str | PathLike[str]
@@ -89,6 +90,8 @@ class Device:
 
     def send(self, url: str, *, context: ssl.SSLContext | None = None) -> Sent:
         """Post what is due to the collector at an address. Raises ValueError for an address without TLS."""
+        from dpproxy.collect.post import Reply, place_of, post  # HTTP and TLS are half of what an import would cost
+
         place_of(url)
         sent = Sent(refused=self._queue.close_days(self._questions))
         for waiting in self._queue.due():

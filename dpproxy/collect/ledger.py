@@ -17,7 +17,6 @@ import contextlib
 import json
 import os
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -143,18 +142,26 @@ class Ledger:
                 self._witness.check(before)
                 yield self._db
                 after = self._spent()
-                day = self._day()
                 if after != before:
-                    self._witness.write(before, after, day)
+                    self._witness.write(before, after, self._day())
                 self._db.execute("COMMIT")
-                if after != before:
-                    with contextlib.suppress(OSError):  # the charge stands; the next transaction writes it
-                        self._witness.write(after, after, day)
             except BaseException:
                 if self._db.in_transaction:
                     with contextlib.suppress(sqlite3.Error):
                         self._db.execute("ROLLBACK")
                 raise
+        if after != before:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Write the sum alone into the witness, under the lock: without it, another process may have charged since. Where that
+        fails the charge stands, and the next transaction does it."""
+        with contextlib.suppress(sqlite3.Error, OSError, DeviceError):
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                self._witness.check(self._spent())
+            finally:
+                self._db.execute("ROLLBACK")
 
     def see(self, day: int) -> Refusal | None:
         """Note that it is a day, inside a transaction: from then on no day before it is taken."""
@@ -247,16 +254,15 @@ class Witness:
 
     def write(self, before: int, after: int, day: int) -> None:
         """Put the sums on the disk, whole or not at all. Raises OSError."""
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}")
+        new = self.path.with_name(f".{self.path.name}")  # the state's lock is held: nobody else writes it
         try:
-            with os.fdopen(handle, "w") as file:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
                 json.dump({"before": before, "after": after, "day": day}, file)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(name, self.path)
+            os.replace(new, self.path)
         except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
+            new.unlink(missing_ok=True)
             raise
         _settle(self.path.parent)
 

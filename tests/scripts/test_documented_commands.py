@@ -58,6 +58,7 @@ UNTRIED: Final[Mapping[str, str]] = {
     r"scripts/golden\b": "takes a minute: tests/scripts/test_golden.py has it plan one statement",
     r"scripts/pins\b": "it writes into the checkout: tests/scripts/test_pins.py has it write a file elsewhere",
     r"git (tag|push) |python -m build": "publishes: tests/fresh builds, and installs what was built",
+    r"scripts/collect_wheel": "writes to dist/: test_collect_wheel.py writes it elsewhere, and installs it",
     r"git checkout ": "takes back what the line before has changed",
     r"docker ": "needs Docker: tests/docker/test_containers.py",
     r"kubectl ": "needs a cluster: tests/docker/test_kubernetes.py looks at the manifests",
