@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,13 +25,13 @@ from dpproxy.answers.virtual_rows import virtual_columns
 from dpproxy.backends.base import in_measuring_thread
 from dpproxy.facade.database import column_text
 from dpproxy.mechanisms.noise import Int64, Released
-from dpproxy.plan.model import Plan
+from dpproxy.plan.model import Array, Plan
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.matching import Asked, any_noise
 from dpproxy.reuse.spelled_values import SpelledValues, check_size
 from dpproxy.reuse.store import Found
-from dpproxy.sql.template import Param
+from dpproxy.sql.template import Param, Template
 
 # Released columns as PostgreSQL array literals.
 #
@@ -99,7 +99,7 @@ class AnswerParts:
     """The parts of one answer. Measurements, inputs and arrays are named by their indexes in the plan.
 
     `released`: measurements that are; `values`: what was released of each, of groups that are shown; `free`: those that cost
-    nothing, and their sources.
+    nothing, and their sources. `read`: readings of reports that are shown.
     """
 
     def __init__(self, question: Question, parameters: Sequence[str | None]) -> None:
@@ -108,6 +108,7 @@ class AnswerParts:
         self.released: set[int] = set()
         self.values: dict[int, tuple[Int64, ...]] = {}
         self.free: dict[int, Source] = {}
+        self.read: set[int] = set()
         self._question = question
         self._plan: Plan = plan
         self._parameters = parameters
@@ -127,7 +128,7 @@ class AnswerParts:
         await parts._send_signals()
         names = (dataset.policy.dataset, question.asker.role.name)
         spelled = (dataset.backend.dialect, parts.spelled)
-        reuse = dataset.reuse if question.plan.measurements else None
+        reuse = dataset.reuse if question.plan.measurements or question.plan.readings else None
         mode = question.mode if dataset.reuse is not None else "off"
         parts._lookup = await AnswerLookup.opened(reuse, mode, *names, *spelled, question.statement)
         return parts
@@ -171,7 +172,7 @@ class AnswerParts:
         ready = [
             i
             for i, given in enumerate(self._plan.inputs)
-            if i not in self._evaluated and self.released.issuperset(given.measurements)
+            if i not in self._evaluated and self.released.issuperset(given.measurements) and self.read.issuperset(given.readings)
         ]
         if ready:
             for i, value in zip(ready, await self._question.evaluate(ready, self._literals), strict=True):
@@ -179,7 +180,8 @@ class AnswerParts:
             self._evaluated.update(ready)
             values = [value for value, given in zip(self._inputs, self._plan.inputs, strict=True) if not given.rows]
             check_size(self._parameters, self._question.asker.role.query.parameter_bytes, values)
-        await self.spelled.prepare(self._question.dataset.backend.dialect, self._plan.measurements, self.bound())
+        parts = (*self._plan.measurements, *self._plan.readings)
+        await self.spelled.prepare(self._question.dataset.backend.dialect, parts, self.bound())
 
     # what is open
 
@@ -208,10 +210,18 @@ class AnswerParts:
         """Return what a measurement is looked for as; None where it is not reused."""
         return self.lookup.asked(self._plan.measurements[index], self.bound())
 
+    def unread(self) -> list[int]:
+        """Return readings that are not shown, whose values are all known."""
+        readings = self._plan.readings
+        return [i for i in range(len(readings)) if i not in self.read and self._inputs_of(readings[i].queries) <= self._evaluated]
+
     def _needs(self, index: int) -> set[int]:
         """The inputs a measurement has in it."""
+        return self._inputs_of(self._plan.measurements[index].queries)
+
+    def _inputs_of(self, queries: Sequence[Template]) -> set[int]:
         first = self._plan.parameters
-        parts = (p for query in self._plan.measurements[index].queries for p in query.parts if isinstance(p, Param))
+        parts = (p for query in queries for p in query.parts if isinstance(p, Param))
         return {p.index - first for p in parts if p.index >= first}
 
     # what is shown
@@ -231,19 +241,26 @@ class AnswerParts:
 
     async def show(self, index: int, released: Released, source: Source | None = None) -> None:
         """Write a measurement's arrays. `source`: where it is from if it cost nothing."""
-        columns = (*released.keys, *released.values)
-
-        def literals() -> dict[int, bytes]:
-            own = ((i, array) for i, array in enumerate(self._plan.arrays) if array.measurement == index)
-            return {i: array_literal(columns[array.column]) for i, array in own}
-
-        made = literals() if released.rows <= FEW else await in_measuring_thread(literals)
-        for i, literal in made.items():
-            self._literals[i] = literal
+        await self._write({i: a for i, a in enumerate(self._plan.arrays) if a.measurement == index}, released)
         self.released.add(index)
         self.values[index] = self._shown(index, released)
         if source is not None:
             self.free[index] = source
+
+    async def show_reading(self, index: int, released: Released) -> None:
+        """Write a reading's arrays."""
+        await self._write({i: a for i, a in enumerate(self._plan.arrays) if a.reading == index}, released)
+        self.read.add(index)
+
+    async def _write(self, arrays: Mapping[int, Array], released: Released) -> None:
+        columns = (*released.keys, *released.values)
+
+        def literals() -> dict[int, bytes]:
+            return {i: array_literal(columns[array.column]) for i, array in arrays.items()}
+
+        made = literals() if released.rows <= FEW else await in_measuring_thread(literals)
+        for i, literal in made.items():
+            self._literals[i] = literal
 
     async def seen_values(self) -> dict[int, tuple[Int64, ...]]:
         """Return what this role has seen of each measurement, however noisy: groups are about as large as they were then."""

@@ -32,6 +32,7 @@ from dpproxy.answers import public_tables
 from dpproxy.answers.answer_parts import FEW, AnswerParts, Source
 from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, verdict
 from dpproxy.answers.dataset import LOST, AnswerEntry, Asker, Dataset
+from dpproxy.answers.estimates import Estimating
 from dpproxy.answers.public_tables import named_tables
 from dpproxy.answers.question import Question, Rehearse
 from dpproxy.answers.standings import AppliedBudget, left, standings
@@ -179,7 +180,11 @@ class Answering:
         """
         self._parts = parts = await AnswerParts.begun(self._question, parameters)
         q = self._question
+        said = await Estimating(q, parts).run() if self._plan.readings else ""
         if not self._plan.measurements:
+            if self._plan.readings:
+                q.dataset.note(AnswerEntry(q.asker.role.name, dt.datetime.now(dt.UTC), 0, 0, 0, False, q.statement, "told"))
+                return Answer(parts.complete(), said)
             if self._plan.preview:
                 q.dataset.note(AnswerEntry(q.asker.role.name, dt.datetime.now(dt.UTC), 0, 0, 0, False, q.statement, "preview"))
             return Answer(parts.complete(), self._plan.preview or None)
@@ -199,7 +204,7 @@ class Answering:
         for line in lines:
             line.errors = told.errors or None
         rows = sum(len(columns[0]) for columns in parts.values.values() if columns)
-        return Answer(parts.complete(), told.text or None, charged, len(parts.free), rows)
+        return Answer(parts.complete(), "; ".join(filter(None, (told.text, said))) or None, charged, len(parts.free), rows)
 
     def _not_told(self, reason: str) -> None:
         """What is charged and not yet through goes on, with the place it has; what is through is kept."""

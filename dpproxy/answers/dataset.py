@@ -24,11 +24,13 @@ from dpproxy.facade.sample import Size, sample
 from dpproxy.ledger.ledger import Charge, Ledger, Limits
 from dpproxy.limits.side_threads import Race, Seats, SideThreads
 from dpproxy.mechanisms.noise import Noise, Released
+from dpproxy.mechanisms.reports import Told
 from dpproxy.operations.pauses import Pauses
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role, User
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.readings import Reading
 from dpproxy.reuse.lookup import RecentNotices, Reuse
 from dpproxy.reuse.spelled_values import Spell
 from dpproxy.sql.privacy_clauses import NAME as BUDGET_CALL
@@ -189,6 +191,30 @@ def _invented(policy: Policy, catalog: Catalog) -> Rows:
     return found
 
 
+MOST_READINGS: Final = 64
+ReadingKey = tuple[str, tuple[str, ...], Reading]
+"""An epoch of the data, the generated SQL, and what is made of it."""
+
+
+@dataclass
+class RecentReadings:
+    """What was estimated last, of one dataset."""
+
+    _kept: OrderedDict[ReadingKey, tuple[Released, Told]] = field(default_factory=OrderedDict)
+
+    def find(self, key: ReadingKey | None) -> tuple[Released, Told] | None:
+        return self._kept.get(key) if key is not None else None
+
+    def keep(self, key: ReadingKey | None, found: tuple[Released, Told]) -> None:
+        numbers = found[0].rows * (len(found[0].keys) + len(found[0].values))
+        if key is None or numbers > MOST_NUMBERS:
+            return
+        self._kept[key] = found
+        self._kept.move_to_end(key)
+        if len(self._kept) > MOST_READINGS:
+            self._kept.popitem(last=False)
+
+
 if TYPE_CHECKING:
     from dpproxy.acceleration.accelerator import Accelerator  # it brings an engine along, which not every proxy has
 
@@ -297,6 +323,7 @@ class Dataset:
     warning_levels: WarningLevels = field(default_factory=WarningLevels)
     recent_standing: RecentStanding = field(default_factory=RecentStanding)
     recent_notices: RecentNotices = field(default_factory=RecentNotices)
+    recent_readings: RecentReadings = field(default_factory=RecentReadings)
     paid: PaidMeasurements = field(default_factory=PaidMeasurements)
     seats: Seats = field(default_factory=Seats)
     spelling: SideThreads = field(default_factory=lambda: SideThreads(1))

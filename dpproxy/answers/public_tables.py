@@ -23,6 +23,7 @@ from dpproxy.policy.data_claims import QUOTE, table_source
 from dpproxy.policy.model import Policy, TableKind
 from dpproxy.policy.names import quote_name
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.readings import Reading
 from dpproxy.sql.template import Template
 from dpproxy.table_terms import TableName
 
@@ -32,8 +33,8 @@ from dpproxy.table_terms import TableName
 # stands for something else as well, the text names more than it reads, never less.
 
 
-def named_tables(policy: Policy, catalog: Catalog, measurements: Iterable[Measurement]) -> tuple[CatalogTable, ...]:
-    """Return the policy's tables that measurements name, each with the columns they name."""
+def named_tables(policy: Policy, catalog: Catalog, measurements: Iterable[Measurement | Reading]) -> tuple[CatalogTable, ...]:
+    """Return the policy's tables that measurements and readings name, each with the columns they name."""
     found = []
     templates = [template for m in measurements for template in _templates(m)]
     texts = [part for template in templates for part in template.parts if isinstance(part, str)]
@@ -46,7 +47,9 @@ def named_tables(policy: Policy, catalog: Catalog, measurements: Iterable[Measur
     return tuple(found)
 
 
-def _templates(measurement: Measurement) -> tuple[Template, ...]:
+def _templates(measurement: Measurement | Reading) -> tuple[Template, ...]:
+    if isinstance(measurement, Reading):
+        return measurement.queries
     first = measurement.threshold.first if measurement.threshold is not None else None
     return (*measurement.queries, *((first.query,) if first is not None else ()))
 
@@ -72,7 +75,7 @@ async def read(policy: Policy, catalog: Catalog, backend: Backend) -> tuple[Cata
     raise BackendError("public tables change while they are read")
 
 
-async def check(dataset: Dataset, measurements: Iterable[Measurement]) -> None:
+async def check(dataset: Dataset, measurements: Iterable[Measurement | Reading]) -> None:
     """Raises Refusal where a public table is not what the plan rests on, or the data not those that were opened."""
     tables = used(dataset, measurements)
     try:
@@ -90,7 +93,7 @@ async def check(dataset: Dataset, measurements: Iterable[Measurement]) -> None:
         raise Refusal(SERIALIZATION_FAILURE, f"public table {changed[0].name} has changed and is being read again", hint=HINT)
 
 
-def used(dataset: Dataset, measurements: Iterable[Measurement]) -> tuple[CatalogTable, ...]:
+def used(dataset: Dataset, measurements: Iterable[Measurement | Reading]) -> tuple[CatalogTable, ...]:
     """Return public tables whose names are in the generated SQL."""
     named = {table.name for table in named_tables(dataset.policy, dataset.catalog, measurements)}
     return tuple(t for t in publics_of(dataset.policy, dataset.catalog) if t.name in named)

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import dataclass
 
+from dpproxy.engines import report_groups
 from dpproxy.engines.base import Engine, quote
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.engines.key_stages import part_text
@@ -19,7 +20,7 @@ from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
 from dpproxy.sql.template import Dialect, TooManyRows
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS, array_items
 from dpproxy.tree.expr import Lit, Relation
-from dpproxy.tree.measured import DeclaredPart, Statement, rows_of
+from dpproxy.tree.measured import DeclaredPart, ReadingQuery, Statement, rows_of
 from dpproxy.tree.spelling import Query
 
 
@@ -50,6 +51,9 @@ class EngineSpeller:
 
     def query(self, tree: Statement) -> Query:
         return self.rows(rows_of(tree).child).query(tree)
+
+    def reading(self, tree: ReadingQuery) -> str:
+        return report_groups.spelled(tree, Renderer(engine(self.dialect, self.cut)))
 
     def groups(self, part: DeclaredPart) -> str:
         return part_text(part, Renderer(engine(self.dialect, self.cut)))

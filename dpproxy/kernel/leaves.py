@@ -36,11 +36,12 @@ class Way:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A table, public or of people. `unit`: its column that names the unit (engine's name), or `way` leads to it. `one`: no
-    unit has two rows (`policy.data_claims`). `reached`: columns by which other tables' ways lead here.
-    `present`: columns that the database keeps from being NULL. `keys`: columns no two rows share all values of. `kinds`: of the
-    columns that something can be made of. Of a public one, `rows`: how many it has, None where nobody counted; `most`: how many
-    share a value of a column."""
+    """A table. `unit`: its column that names the unit (engine's name), or `way` leads to it; neither for a public one, and
+    for one of `reports`, which devices have randomised. `one`: no unit has two rows (`policy.data_claims`). `reached`:
+    columns by which other tables' ways lead here. `present`: columns that the database keeps from being NULL. `keys`: columns
+    no two rows share all values of. `kinds`: of the columns that something can be made of. Of a public one, `rows`: how many
+    it has, None where nobody counted; `most`: how many share a value of a column.
+    """
 
     unit: str | None = None
     way: Way | None = None
@@ -51,6 +52,7 @@ class Leaf:
     rows: int | None = None
     most: Mapping[str, int] = field(default_factory=dict)
     kinds: Mapping[str, Kind] = field(default_factory=dict)
+    reports: bool = False
 
     @property
     def private(self) -> bool:
@@ -80,6 +82,7 @@ def leaves(policy: Policy, catalog: Catalog) -> Leaves:
                 rows=known.rows,
                 most=most,
                 kinds={c.source: (c.type, c.exact) for c in known.columns if c.bounded},
+                reports=table.kind is TableKind.REPORTS,
             )
             owned = _owned(leaf, table, known, policy, catalog)
             if owned is not None:
@@ -95,12 +98,10 @@ def _unique(known: CatalogTable, claimed: frozenset[tuple[str, ...]]) -> tuple[f
 
 
 def _owned(leaf: Leaf, table: TablePolicy, known: CatalogTable, policy: Policy, catalog: Catalog) -> Leaf | None:
-    """The leaf with its unit; None for a table of reports, and where the backend lacks what names the unit."""
+    """The leaf with its unit, if it has one; None where the backend lacks what names the unit."""
     match table.kind:
-        case TableKind.PUBLIC:
+        case TableKind.PUBLIC | TableKind.REPORTS:
             return leaf
-        case TableKind.REPORTS:
-            return None  # no query of a measurement may read reports
         case TableKind.PEOPLE:
             assert table.unit is not None
         case _:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from dpproxy.kernel import reports
 from dpproxy.kernel.contributions import Deriving, Found, Reach
 from dpproxy.kernel.growth import Growth
 from dpproxy.kernel.leaves import Leaves, Unproven
@@ -61,6 +62,7 @@ def derived(
 ) -> Derived:
     """Derive what one unit can change. `handed`: what is known of rows that the facade hands over, by hole. Raises Unproven for
     what no rule covers."""
+    reports.check_absent(trees, leaves)
     deriving = Deriving(leaves, stored)
     if trees.first is not None and not isinstance(trees.first, Numbered):
         raise Unproven("a first round without numbers of groups")
@@ -72,6 +74,7 @@ def derived(
 def check_table(defined: Written, made: Written, leaves: Leaves, stored: Stored) -> None:
     """Raise Unproven where a unit has something else in a stored table, by what it is made of, than by its definition, which is
     what measurements that read it are derived from. `stored`: the tables that it may be made of."""
+    reports.check_absent((defined, made), leaves)
     deriving = Deriving(leaves, stored)
     if deriving.table(defined) != deriving.table(made):
         raise Unproven("a stored table is made otherwise than it is defined")

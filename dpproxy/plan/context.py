@@ -62,6 +62,7 @@ class Settings:
     zone: str | None = None  # of the session; None is UTC
     rows: int | None = None
     groups: int | None = None
+    consistent: bool = True  # estimates of all values of a randomised column add up to the reports
     clock: Clock | None = None  # None: the facade is asked when the statement runs
 
 
@@ -76,6 +77,7 @@ def session_settings(values: Mapping[str, str | None]) -> Settings:
         zone=settings.TIME_ZONE.read(values),
         rows=settings.ROWS.read(values),
         groups=settings.GROUPS.read(values),
+        consistent=settings.CONSISTENT.read(values),
         clock=None if clock is None else Clock(dt.datetime.fromisoformat(clock), day_alone=len(clock) == len("2000-01-01")),
     )
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement
+from dpproxy.privacy.readings import Reading
 from dpproxy.sql.statements import Signal
 from dpproxy.table_terms import TableName
 
@@ -28,6 +29,7 @@ class Input:
     type: str
     arrays: tuple[int, ...] = ()  # indexes into Plan.arrays it needs
     measurements: tuple[int, ...] = ()  # indexes into Plan.measurements it needs
+    readings: tuple[int, ...] = ()  # indexes into Plan.readings it needs
 
     @property
     def rows(self) -> bool:
@@ -37,9 +39,11 @@ class Input:
 
 @dataclass(frozen=True)
 class Array:
-    """An array is a parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections), or of
-    the virtual table `virtual` of schema `dpproxy`, or of the rows invented for a table's column, `invented`; or whether a
-    session was reached by a `signal` to the number that is input `column`. `type` is the PostgreSQL element type."""
+    """An array is a parameter of the outer query: column `column` of measurement `measurement` (keys, bases, selections), or
+    of the virtual table `virtual` of schema `dpproxy`, or of the rows invented for a table's column, `invented`; or whether a
+    session was reached by a `signal` to the number that is input `column`; or column `column` of reading `reading`. `type` is
+    the PostgreSQL element type.
+    """
 
     type: str
     measurement: int | None
@@ -47,6 +51,21 @@ class Array:
     virtual: str | None = None
     invented: tuple[TableName, str] | None = None
     signal: Signal | None = None
+    reading: int | None = None
+
+
+@dataclass(frozen=True)
+class ReadingAccount:
+    """Facts for the notice of a reading. `randomised`: of each randomised column its name, mechanism, the standard
+    error of a count times the root of the reports, and whether values are moved to add up; `keys`: labels of plain keys."""
+
+    table: str
+    epsilon: str
+    per_day: int
+    at_least: int
+    keys: tuple[str, ...]
+    randomised: tuple[tuple[str, str, float, bool], ...]
+    point: float
 
 
 @dataclass(frozen=True)
@@ -127,4 +146,6 @@ class Plan:
     moving: bool = False  # some measurement is another one at each time of day
     preview: str = ""  # what is told instead of a price where no row of the data is read (`plan.previews`)
     unshown: tuple[tuple[Unshown, ...], ...] = ()  # of each measurement
+    readings: tuple[Reading, ...] = ()  # of reports, which cost nothing
+    accounts: tuple[ReadingAccount, ...] = ()  # of readings
     rewritten: tuple[str, ...] = ()  # the rules (`plan.rewrite.rules`) that wrote the statement another way, in their order

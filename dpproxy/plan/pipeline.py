@@ -38,9 +38,11 @@ from dpproxy.errors import (
     UnprovenPlan,
 )
 from dpproxy.kernel.leaves import Leaves, Unproven, leaves
+from dpproxy.kernel.reports import judged
 from dpproxy.kernel.verdict import Derived, Stored, check, derived
 from dpproxy.plan.bind import cte_expansion
 from dpproxy.plan.bind.queries import QueryBinder
+from dpproxy.plan.bind.reported import rows_of_reports
 from dpproxy.plan.bind.results import ReleasedResult, RowsResult
 from dpproxy.plan.context import GRID_STEPS, Context, Counter, StoredTable, TableColumns, session_settings
 from dpproxy.plan.intervals import moved_calls
@@ -61,6 +63,7 @@ from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
 from dpproxy.plan.report.omissions import hidden_groups
 from dpproxy.plan.report.proof import with_proofs
+from dpproxy.plan.report.readings import reading_account, reports_account
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten
 from dpproxy.plan.signals import signals
@@ -70,6 +73,7 @@ from dpproxy.policy.model import Policy, Role
 from dpproxy.policy.unit_forms import others_named
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.noise_error import each
+from dpproxy.privacy.readings import Reading
 from dpproxy.privacy.vector_loss import loss_together
 from dpproxy.sql.dialect import locate, to_sql_once
 from dpproxy.sql.effort import counted
@@ -162,11 +166,15 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
     measurements = [claimed for claimed, _ in proved]
     shared = totals.found(registry, measurements, Fraction(context.settings.confidence))
     measurements = totals.noted(measurements, registry, shared)
+    readings = _judged(registry, context)
     outer = _spell(statement, registry, result, measurements, shared, context)
     inputs = _spell_inputs(registry, measurements, context)
     loss = loss_together(measurements)
     unitless, others = _unitless(registry, context), _unprotected(registry, context)
-    account = with_proofs(plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless, others), proved)
+    said = tuple(reports_account(drafted, context.policy) for drafted in registry.readings)
+    account = with_proofs(
+        plan_account(measurements, registry.compiled, loss, context, outer, rules, unitless, others, said), proved
+    )
     return Plan(
         measurements=tuple(measurements),
         outer=outer,
@@ -185,6 +193,8 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         aimable=aimable(registry.compiled),
         moving=any(c.moving for c in registry.compiled),
         unshown=tuple(c.unshown for c in registry.compiled),
+        readings=readings,
+        accounts=tuple(reading_account(drafted, context.policy) for drafted in registry.readings),
         rewritten=rules,
     )
 
@@ -226,6 +236,8 @@ def _bind(tree: exp.Expr, context: Context) -> tuple[Registry, ReleasedResult]:
     queries = QueryBinder(context, registry.counter, StatementMeasurer(registry))
     result = ReleasedResult(tree, False) if returns_nothing(tree) else queries.bind(tree, {})
     if isinstance(result, RowsResult):
+        if result.rows.reports is not None:
+            raise rows_of_reports(tree, result.rows.reports.table.name)
         raise rows_of_people(tree, context.policy.unit_name)
     return registry, result
 
@@ -271,14 +283,26 @@ def _proof(made: Compiled, claimed: Measurement, known: Leaves, handed: Mapping[
         check(found, claimed)
         return claimed, found
     except Unproven as error:
-        plan = f"{claimed!r}\n{made.trees!r}"
-        raise UnprovenPlan(
-            INTERNAL_ERROR,
-            "dpproxy cannot prove what it would promise of this statement",
-            hint="Tell the operator; another way to write it may be provable.",
-            rule=str(error),
-            plan=plan,
-        ) from error
+        raise _unproven(str(error), f"{claimed!r}\n{made.trees!r}") from error
+
+
+def _judged(registry: Registry, context: Context) -> tuple[Reading, ...]:
+    """The readings, each with the kernel's word that it is of reports and public rows alone."""
+    known = context.leaves if context.leaves is not None else leaves(context.policy, context.catalog)
+    try:
+        return tuple(judged(drafted.reading, drafted.trees, known) for drafted in registry.readings)
+    except Unproven as error:
+        raise _unproven(str(error), repr(registry.readings)) from error
+
+
+def _unproven(rule: str, plan: str) -> UnprovenPlan:
+    return UnprovenPlan(
+        INTERNAL_ERROR,
+        "dpproxy cannot prove what it would promise of this statement",
+        hint="Tell the operator; another way to write it may be provable.",
+        rule=rule,
+        plan=plan,
+    )
 
 
 def _spell(

@@ -2,6 +2,8 @@
 
 Knows: templates of generated SQL, losses. Must not know: how either is made. All values are frozen, and fixed before any data is
 touched; `mechanisms.charge_check` recomputes the loss of a measurement before anything is drawn.
+
+A measurement has noise. Of reports, which devices have randomised, there is another type (`privacy.readings`).
 """
 
 from __future__ import annotations

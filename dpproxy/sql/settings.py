@@ -234,7 +234,14 @@ NOTICES: Final = Setting(
     "the NOTICE after each answer: charge, what is left, typical error, what bounds may have cut",
     lambda text: _switch("dpproxy.notices", text, unset=True),
 )
-OWN: Final[tuple[Setting[object], ...]] = (EPSILON, ACCURACY, CONFIDENCE, ROWS, GROUPS, OTHER, REUSE, NOTICES)
+CONSISTENT: Final = Setting(
+    "dpproxy.consistent",
+    "`on`, `off`; unset: on",
+    "where all values of a column that devices randomised are counted: move the estimates so that none is below 0 and they "
+    "add up to the reports. `off`: show each as it was estimated",
+    lambda text: _switch("dpproxy.consistent", text, unset=True),
+)
+OWN: Final[tuple[Setting[object], ...]] = (EPSILON, ACCURACY, CONFIDENCE, ROWS, GROUPS, OTHER, CONSISTENT, REUSE, NOTICES)
 """Settings that PostgreSQL does not have."""
 
 TIME_ZONE: Final = Setting(

@@ -95,6 +95,7 @@ EVENTS: Final[Mapping[str, Event]] = {
         STATEMENT,
         (*COUNTS, "code", "reason_class", "reason"),
     ),
+    "estimate": Event("reports of devices were read and estimated, which charges nothing", (*WHO, "statement", "table", "rows")),
     "login": Event("a client has logged in", (*WHO, "address", "tls")),
     "login failed": Event("a client has not logged in", ("address", "dataset", "user_class", "reason"), ("user",)),
     "connections without a login gave way": Event(

@@ -14,6 +14,7 @@ group), basis i.
     Filled          LEFT JOIN of the declared groups with these
     Written         what a stored table is made of; StoredGroups, StoredSums, StoredBuckets: read from one
     FreshSums       StoredSums, and a weight over the groups that no earlier round has found
+    ReportGroups: reports of devices by plain keys and what they say, a query by itself
     Numbered, Buckets, Beyond: the queries of a first round, of selections, of how much bounds cut
 """
 
@@ -542,3 +543,39 @@ def contributions_of(sums: Sums) -> Contributions:
             raise TypeError(f"no contributions in {type(node).__name__}")
         node = node.child
     return node
+
+
+# --- reports of devices
+
+
+@dataclass(frozen=True)
+class ReportTotal:
+    """What reports add up to: `value` (None: 1) of those that satisfy `where`."""
+
+    value: Expr | None = None
+    where: Expr | None = None
+
+
+@dataclass(frozen=True)
+class ReportGroups(Node):
+    """Reports by their plain `keys`, the `version` of the claim, and their `cells`, as they are stored. It is no `Statement`,
+    to which noise is added."""
+
+    child: Relation
+    keys: tuple[Expr, ...]
+    version: Expr | None
+    cells: tuple[Expr, ...]
+    totals: tuple[ReportTotal, ...]
+
+
+@dataclass(frozen=True)
+class CandidateList(Node):
+    """The first `count` values of a public relation, in an `order`."""
+
+    child: Relation
+    value: Expr
+    order: tuple[Expr, ...]
+    count: int
+
+
+ReadingQuery = ReportGroups | CandidateList

@@ -21,6 +21,7 @@ from dpproxy.tree.expr import (
     Scalar,
     TableDomain,
     has_subquery,
+    references,
     walk,
 )
 
@@ -273,9 +274,39 @@ class Padding:
     kept: frozenset[int] = frozenset()
 
 
+@dataclass(frozen=True)
+class RandomisedColumn:
+    """A column whose values devices randomised: `shown` is what a query names, and stands for the device's true value, which
+    nobody has; `stored` holds the report. `name`: the policy's."""
+
+    shown: Column
+    stored: Column
+    name: str
+
+
+@dataclass(frozen=True)
+class Reported:
+    """Rows are reports of devices (PRIVACY.md section 9). `version`: the column that says by which version of the claim, where
+    there are several; `times`: of rows that stand for several reports, how many. `conditions` are of randomised columns: they are
+    met by true values, so that no row is left out for them. `plain`: names of columns that devices left as they are."""
+
+    table: TableName
+    columns: tuple[RandomisedColumn, ...]
+    plain: tuple[str, ...] = ()
+    version: Column | None = None
+    times: Column | None = None
+    conditions: tuple[Expr, ...] = ()
+
+    def named(self, expr: Expr) -> tuple[RandomisedColumn, ...]:
+        """Return the randomised columns that an expression names."""
+        read = {column.id for column in references(expr)}
+        return tuple(column for column in self.columns if column.shown.id in read)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A relation and its privacy type: Public when `unit` is None, else every row belongs to the unit in `unit`.
+    """A relation and its privacy type. With a `unit` every row belongs to the unit in it. With `reports` the rows are reports, of
+    which none is shown. With neither they are Public.
 
     **What decides privacy**, and must be true of the rows that `node` has, whatever the data:
     - `unit`: the row is there only because of that unit's rows and of public ones. NULL: it is nobody's, and counts for nothing.
@@ -301,10 +332,12 @@ class Rows:
     contribution: Contribution = Contribution()
     identity: Identity = Identity()
     padding: Padding = Padding()
+    reports: Reported | None = None
 
     @property
     def private(self) -> bool:
-        return self.unit is not None or self.pending is not None
+        """Tell whether no row is to be shown."""
+        return self.unit is not None or self.pending is not None or self.reports is not None
 
     def fewer(self, node: Relation, conditions: tuple[Expr, ...] = ()) -> Rows:
         """Return the same rows under the same columns, or some of them, in all of which the conditions hold too: all claims

@@ -34,10 +34,11 @@ VALUES: list[tuple[Setting[object], str | None, object]] = [
     (settings.REUSE, "off", "off"),
     *((settings.ACCURACY, text, value) for text, value in [("2%", 0.02), (" 2 % ", 0.02), ("0.02", 0.02), ("50%", 0.5)]),
     *((settings.ACCURACY, text, None) for text in (None, "off", "")),
-    *((setting, text, True) for text in ON for setting in (settings.OTHER, settings.NOTICES)),
-    *((setting, text, False) for text in OFF for setting in (settings.OTHER, settings.NOTICES)),
+    *((setting, text, True) for text in ON for setting in (settings.OTHER, settings.NOTICES, settings.CONSISTENT)),
+    *((setting, text, False) for text in OFF for setting in (settings.OTHER, settings.NOTICES, settings.CONSISTENT)),
     (settings.OTHER, None, False),
     (settings.NOTICES, None, True),
+    (settings.CONSISTENT, None, True),
     (settings.TIME_ZONE, None, None),
     (settings.TIME_ZONE, "Etc/UTC", None),
     (settings.TIME_ZONE, "Europe/Paris", "Europe/Paris"),
@@ -57,6 +58,7 @@ WRONG = {
     settings.GROUPS: (*NUMBERS, "1.5", "10000000000"),
     settings.OTHER: NEITHER,
     settings.NOTICES: NEITHER,
+    settings.CONSISTENT: NEITHER,
     settings.REUSE: ("on", "derived", "exactly", "nein"),
 }
 

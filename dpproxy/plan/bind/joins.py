@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import prod
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.context import Context, Counter
@@ -52,6 +53,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
     """Join all parts inwardly under `conditions` (of ON and WHERE). Raises Refusal when private parts are unrelated."""
     if len(parts) == 1:
         return parts[0]
+    reported.check_joined(parts, conditions)
     given, conditions = parts, _strict(conditions, *parts)
     parts, unit_conditions = _relate(parts, list(conditions), context, counter)
     parts = _looked_up(parts, [*conditions, *unit_conditions])
@@ -76,6 +78,7 @@ def join_inner(parts: list[Rows], conditions: Sequence[Expr], context: Context, 
         padding=Padding(
             tuple(s for p in parts for s in p.publics), any(p.padded for p in parts), frozenset().union(*(p.kept for p in parts))
         ),
+        reports=base.reports if private else None,
     )
 
 
@@ -271,6 +274,9 @@ def _names(*limits: ContributionLimits) -> tuple[str, ...]:
 
 def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, counter: Counter) -> Rows:
     """Join `left LEFT JOIN right ON ...` by the privacy types of both sides."""
+    reported.check_joined([left, right], on)
+    if right.reports is not None:
+        raise reported.outer_join(right.reports.table.name)
     on = _strict(on, left, right)
     if left.private and always_matched(left, right, on, context):
         return join_inner([left, right], on, context, counter)
@@ -300,6 +306,7 @@ def join_left(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
         contribution=known,
         identity=left.identity,
         padding=left.padding,
+        reports=left.reports,
     )
 
 
@@ -359,7 +366,12 @@ def join_full(left: Rows, right: Rows, on: Sequence[Expr], context: Context, cou
 
 
 def filtered(rows: Rows, condition: Expr | None) -> Rows:
-    """Apply WHERE to the rows."""
+    """Apply WHERE to the rows. What it asks of randomised columns is asked of true values, and leaves all reports there."""
+    whose = rows.reports
+    if whose is not None:
+        kept = tuple(c for c in conjuncts(condition) if whose.named(c))
+        rows = replace(rows, reports=replace(whose, conditions=(*whose.conditions, *kept)))
+        condition = conjunction(tuple(c for c in conjuncts(condition) if not whose.named(c)))
     parts = tuple(_strict(conjuncts(condition), rows))
     if not parts:
         return rows

@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
-from dpproxy.plan.bind import group_counts, joins
+from dpproxy.plan.bind import group_counts, joins, reported
 from dpproxy.plan.bind.calls import bind_order
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import column_origins, conditions_on, equal_ids, lift_aggregates, unit_ids
@@ -71,7 +71,10 @@ def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope
     if distinct is not None and distinct.args.get("on") is not None:
         rows = _first_of_each(queries, select, rows, scope, binder)
         distinct = None
+    if rows.reports is not None and select.parent is None and distinct is None:
+        raise reported.rows_of_reports(select.expressions[0], rows.reports.table.name)
     projections = _projections(select, binder, scope)
+    reported.check_plain(rows, [e for _, e in projections if not isinstance(e, Ref)], "rows are not computed from it")
     if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
             raise unsupported("DISTINCT over window functions", "Put DISTINCT around a subquery with the window functions.")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.constant_columns import with_common_types
 from dpproxy.plan.bind.joins import summed_limits
 from dpproxy.plan.bind.results import Result, RowsResult
@@ -53,6 +54,9 @@ class SetOperation:
         """Combine two queries that both are rows. Raises Refusal."""
         if len(left.columns) != len(right.columns):
             raise Refusal(SYNTAX_ERROR, "each UNION query must have the same number of columns", position(self.node))
+        for rows in (left.rows, right.rows):
+            if rows.reports is not None:
+                raise reported.beside_private(rows.reports.table.name, position(self.node))
         if left.rows.private != right.rows.private:
             raise mixed_rows(self.node, self.context.policy.unit_name)
         for column in (*left.columns, *right.columns):

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, SYNTAX_ERROR, Refusal
-from dpproxy.plan.bind import joins
+from dpproxy.plan.bind import joins, reported
 from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.decorrelation import lookup
 from dpproxy.plan.bind.expressions import ExprBinder
@@ -186,6 +186,7 @@ class Subqueries:
         if len(result.columns) != len(args):
             raise Refusal(SYNTAX_ERROR, "subquery has too many or too few columns", position(query))
         rows = reach_unit(result.rows, self.queries.context, self.queries.counter)
+        reported.check_inside(rows, query)
         if rows.unit is not None:  # one NULL of rows of nobody would decide every unit's NOT IN
             rows = rows.fewer(of_somebody(rows.node, rows.unit))
         left, right = list(args), [*map(reading, result.columns)]
@@ -290,6 +291,7 @@ class Subqueries:
             binder = self.queries.expressions(self.env, rows)
             rows = joins.filtered(rows, binder.condition(where.this, inner))
         rows = reach_unit(rows, self.queries.context, self.queries.counter)
+        reported.check_inside(rows, query)
         if rows.unit is not None and not self._correlated(rows):
             key = self._correlated_key(rows)
             if key is None:

@@ -12,12 +12,13 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import assert_never
 
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Reports, TableKind, TablePolicy
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
@@ -30,6 +31,8 @@ from dpproxy.tree.relation import (
     Join,
     Padding,
     PendingPath,
+    RandomisedColumn,
+    Reported,
     Rows,
     Scan,
 )
@@ -40,10 +43,11 @@ MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: day
 
 
 def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
-    """Return the rows of a table and its visible columns. Raises Refusal: 42501 when the role may not read it, 0A000
-    for a table of reports."""
+    """Return the rows of a table and its visible columns. Raises Refusal 42501 when the role may not read it."""
     if not context.allowed(table.name):
         raise Refusal(INSUFFICIENT_PRIVILEGE, f"permission denied for table {table.name}", hint=SEE)
+    if table.reports is not None:
+        return _reports(table, table.reports, context, counter)
     common = _table_columns(table, context)
     number_ = counter.scan()
     columns = tuple(
@@ -59,13 +63,42 @@ def scan_table(table: TablePolicy, context: Context, counter: Counter) -> tuple[
             made = _private(table, scan, frozenset(columns[i].id for i in common.keys), context.settings)
             return _keyed(made, table, scan, context.catalog.tables[table.name]), visible
         case TableKind.REPORTS:
-            what, hint = (
-                f"table {table.name} holds reports, of which nothing is answered yet",
-                "Ask of tables with rows of units.",
-            )
-            raise Refusal(FEATURE_NOT_SUPPORTED, what, hint=hint)
+            raise AssertionError("reports are rows of their own kind")
         case _:
             assert_never(table.kind)
+
+
+def _reports(table: TablePolicy, rules: Reports, context: Context, counter: Counter) -> tuple[Rows, tuple[Column, ...]]:
+    """Reports of devices: a randomised column is there twice, as it is named and as it is stored."""
+    known, columns, sources = context.catalog.tables[table.name], list[Column](), list[str]()
+
+    def column(name: str, policy: ColumnPolicy | None = None, as_: Column | None = None) -> Column:
+        entry = known.column(name)
+        assert entry is not None, "the policy fits the catalog"
+        made = replace(as_ or _column(table, policy, entry), id=counter.column())
+        columns.append(made)
+        sources.append(entry.source)
+        return made
+
+    visible, randomised, versions = list[Column](), list[RandomisedColumn](), False
+    for name, policy in table.columns.items():
+        if policy.role == ColumnRole.HIDDEN:
+            continue
+        if policy.randomised is None:
+            visible.append(replace(column(name, policy), domain=None))
+            continue
+        how = policy.randomised
+        stored = column(how.stored)
+        shown = column(how.stored, as_=Column(UNNUMBERED, name, reported.shown_type(how), nullable=False))
+        randomised.append(RandomisedColumn(shown, stored, name))
+        visible.append(shown)
+        versions = versions or len(how.claims) > 1
+    version = column(reported.VERSION) if versions else None
+    times = column(reported.TIMES) if rules.cells else None
+    node = Scan(tuple(columns), counter.scan(), known.source, tuple(sources))
+    plain = tuple(c.name for c in visible if all(c.id != r.shown.id for r in randomised))
+    said = Reported(table.name, tuple(randomised), plain, version, times)
+    return Rows(node=node, reports=said), tuple(visible)
 
 
 def _table_columns(table: TablePolicy, context: Context) -> TableColumns:

@@ -16,8 +16,10 @@ from dpproxy.plan.measure.running import Series
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec, TopSpec, size_classes
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution, most_rows
+from dpproxy.privacy.readings import Reading
 from dpproxy.tree.expr import Agg, Expr
-from dpproxy.tree.relation import Rows
+from dpproxy.tree.measured import ReadingQuery
+from dpproxy.tree.relation import Reported, Rows
 
 MAX_COLUMNS = 512  # measured by one query, as many as the averages of 256 values need; the widest dashboard has 84 aggregates
 
@@ -111,3 +113,12 @@ class MeasurementRequest:
         """Something that is made of the columns; told once."""
         if found not in self.outputs:
             self.outputs.append(found)
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A reading before the kernel has judged it, the trees of its queries, whose reports it is of, and the labels of keys."""
+
+    reading: Reading
+    trees: tuple[ReadingQuery, ...]
+    source: Reported

@@ -19,7 +19,7 @@ from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
 from dpproxy.plan.measure.moving_constants import moves
-from dpproxy.plan.measure.request import MeasurementRequest, extra_columns
+from dpproxy.plan.measure.request import Drafted, MeasurementRequest, extra_columns
 from dpproxy.plan.measure.running import running_of
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
@@ -30,9 +30,11 @@ from dpproxy.sql.dialect import copied, position
 from dpproxy.sql.types import wire_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
 from dpproxy.tree.expr import Agg, Call, Expr, Hole, conjunction
+from dpproxy.tree.measured import ReadingQuery
 from dpproxy.tree.relation import Beside, Rows
 from dpproxy.tree.spelling import Speller
 
+MAX_READINGS = 64  # of one statement
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
 
 Keys = Sequence[tuple[str, Expr]]
@@ -60,6 +62,8 @@ class Registry:
     averaged: set[int] = field(default_factory=set)
     beside: dict[int, Beside] = field(default_factory=dict)
     sources: dict[str, int] = field(default_factory=dict)  # by the alias of a released source, its measurement
+    readings: list[Drafted] = field(default_factory=list)
+    first_of_reading: list[int] = field(default_factory=list)
     _aliases: int = 0
     _virtual: dict[str, int] = field(default_factory=dict)
 
@@ -69,12 +73,14 @@ class Registry:
 
     def input(self, sql: str, type_: str) -> Hole:
         arrays, measurements = self._used(sql)
-        self.inputs.append(Input(sql, type_, arrays, measurements))
+        readings = {self.arrays[a].reading for a in arrays}
+        self.inputs.append(Input(sql, type_, arrays, measurements, tuple(sorted(r for r in readings if r is not None))))
         return Hole(type_, len(self.context.parameters) + len(self.inputs) - 1)
 
     def reads_released(self, sql: str) -> bool:
         """Whether a text of the facade reads what a measurement released."""
-        return bool(self._used(sql)[1])
+        arrays, measurements = self._used(sql)
+        return bool(measurements) or any(self.arrays[a].reading is not None for a in arrays)
 
     def _used(self, sql: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         first = len(self.context.parameters)
@@ -186,6 +192,29 @@ class Registry:
     def first_parameter(self, measurement: int) -> int:
         """Return the number of the parameter of the outer query that is a measurement's first array."""
         return len(self.context.parameters) + 1 + self.first_array[measurement]
+
+    def read(self, drafted: Drafted, keys: Sequence[str]) -> int:
+        """Register a reading, whose released keys have these types; return its number. Raises Refusal."""
+        if drafted.reading in (known := [one.reading for one in self.readings]):
+            return known.index(drafted.reading)
+        if len(self.readings) >= MAX_READINGS:
+            told = f"statement needs more than {MAX_READINGS} readings of reports"
+            raise Refusal(STATEMENT_TOO_COMPLEX, told, hint="Ask for fewer aggregates in one statement.")
+        index, reading = len(self.readings), drafted.reading
+        self.readings.append(drafted)
+        self.first_of_reading.append(len(self.arrays))
+        width = len(reading.estimates) + 2 * len(reading.ends) + len(reading.spreads)
+        types = [*map(wire_type, keys), *["int8"] * width]
+        self.arrays += [Array(type_, None, i, reading=index) for i, type_ in enumerate(types)]
+        return index
+
+    def first_reading_parameter(self, reading: int) -> int:
+        """Return the number of the parameter of the outer query that is a reading's first array."""
+        return len(self.context.parameters) + 1 + self.first_of_reading[reading]
+
+    def reading_text(self, tree: ReadingQuery) -> str:
+        """Spell a query of a reading."""
+        return EngineSpeller(self.context.dialect).reading(tree)
 
     def register(self, compiled: Compiled) -> int:
         for i, known in enumerate(self.compiled):

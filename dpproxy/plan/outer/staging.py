@@ -21,6 +21,7 @@ from dpproxy.plan.outer.array_sources import session_local
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.released_source import released_source
+from dpproxy.plan.outer.reports import ReportSelect
 from dpproxy.plan.outer.safe_division import with_safe_division
 from dpproxy.plan.outer.staged_rows import known_sizes, output_bounds, rows_as_json
 from dpproxy.plan.outer.types import TreeTypes
@@ -110,6 +111,8 @@ class StatementMeasurer(Stager):
     """A stager that measures as well, for one statement."""
 
     def measure(self, queries: Queries, select: exp.Select, rows: Rows, scope: Scope, env: Env) -> ReleasedResult:
+        if rows.reports is not None:
+            return ReportSelect(queries, self.registry, select, rows, scope, env).rewritten()
         rewriter = SelectRewriter(queries, self.registry, select, rows, scope, env)
         tree = rewriter.rewrite()
         if not rewriter.request.empty:

@@ -25,6 +25,7 @@ from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report import rank_errors
 from dpproxy.plan.report.omissions import hidden_text, rows_text
+from dpproxy.plan.report.readings import reports_lines
 from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.names import plural
 from dpproxy.privacy.loss import Loss
@@ -63,10 +64,11 @@ def plan_account(
     rewritten: Sequence[str] = (),
     unitless: Sequence[str] = (),
     unprotected: Sequence[str] = (),
+    reports: Sequence[PlanAccount] = (),
 ) -> PlanAccount:
     """Return everything there is to say of a plan. `compiled[i]` is what measurements[i] was made of, `rewritten` names the rules
     that wrote the statement another way, `unitless` the rows that belong to no unit, `unprotected` what names units that rows do
-    not count for."""
+    not count for, `reports` the readings of reports (`readings.reports_account`)."""
     confidence = Fraction(context.settings.confidence)
     cell, unit = each(confidence), context.policy.unit_name
     told = [
@@ -96,6 +98,7 @@ def plan_account(
         **({"Never Counted": list(unitless)} if unitless else {}),
         **({"Not Protected": list(unprotected)} if unprotected else {}),
         "Measurements": [_measurement(t) for t in told],
+        **({"Reports": list(reports)} if reports else {}),
         "Post-Processing": outer,
     }
 
@@ -302,10 +305,12 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
         lines.append(f"  Not protected: {'; '.join(told['Not Protected'])}")
     if "Never Counted" in told:
         lines.append(f"  Never counted: {', '.join(told['Never Counted'])}")
-    if not told["Measurements"]:
+    if not told["Measurements"] and "Reports" not in told:
         lines.append("  No measurement: nothing private is read")
     for number, measurement in enumerate(told["Measurements"], 1):
         lines += [f"  {line}" for line in _measurement_lines(number, measurement, told["Privacy Unit"])]
+    for reading in told.get("Reports", ()):
+        lines += [f"  {line}" for line in reports_lines(reading)]
     lines.append(f"  Post-processing (free): {_readable(told['Post-Processing'])}")
     return tuple(lines)
 

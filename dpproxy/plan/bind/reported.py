@@ -1,0 +1,116 @@
+"""Tables of reports in FROM: their columns, and where a column that devices randomised may not stand.
+
+Knows: what the policy says of reports, rows. Must not know: SQL text, how estimates are made. Such a column stands for the true
+value of a device, which nobody has. It may be grouped by alone, and compared with constants: then what a group holds is estimated
+over many reports (`plan.outer.reports`). Whatever else would look at a single report is refused here, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlglot import exp
+
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.local.claims import Binary, Duchi, Laplace, Levels
+from dpproxy.policy.model import Randomised
+from dpproxy.sql.dialect import ident, position
+from dpproxy.sql.nodes import every
+from dpproxy.tree.expr import Column, Expr
+from dpproxy.tree.relation import Reported, Rows
+
+VERSION, TIMES = "claim", "n"
+"""Columns of a table of reports that nobody sees: the version of the claim; how many reports a row stands for."""
+
+OUTSIDE = "Group by it, and compute around: SELECT f(x) FROM (SELECT x, count(*) AS n FROM ... GROUP BY x) t."
+
+
+def shown_type(how: Randomised) -> str:
+    """Return the PostgreSQL type of a randomised column, as clients see it."""
+    claims = [claim for _, claim in how.claims]
+    if all(isinstance(claim, Binary) for claim in claims):
+        return "bool"
+    if all(isinstance(claim, Levels | Laplace | Duchi) for claim in claims):
+        return "numeric"
+    numbers = isinstance(how.values, tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in how.values)
+    return "int8" if numbers else "text"
+
+
+def plain_columns(reported: Reported | None, columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns that are no randomised ones."""
+    shown = {c.shown.id for c in reported.columns} if reported is not None else set()
+    return tuple(c for c in columns if c.id not in shown)
+
+
+def check_plain(rows: Rows, exprs: Iterable[Expr], use: str, hint: str = OUTSIDE) -> None:
+    """Raise Refusal where an expression looks at a randomised column of single reports."""
+    for expr in exprs if rows.reports is not None else ():
+        assert rows.reports is not None
+        for column in rows.reports.named(expr):
+            raise randomised(column.shown.name, use, hint)
+
+
+def randomised(name: str, use: str, hint: str = OUTSIDE, at: int | None = None) -> Refusal:
+    """Refuse a use of a randomised column."""
+    return Refusal(FEATURE_NOT_SUPPORTED, f"`{name}` was randomised on devices: {use}", at, hint=hint)
+
+
+def place(node: exp.Expr, name: str) -> int | None:
+    """Return the position of the first mention of a column."""
+    found = (position(column) for column in every(node, exp.Column) if ident(column.this) == name)
+    return next((at for at in found if at is not None), None)
+
+
+def check_joined(parts: Sequence[Rows], conditions: Sequence[Expr]) -> None:
+    """Raise Refusal where reports meet rows that are not public, or are joined by what devices randomised."""
+    private = [part for part in parts if part.private]
+    reported = [part.reports for part in parts if part.reports is not None]
+    if not reported:
+        return
+    if len(private) > 1:
+        raise beside_private(reported[0].table.name)
+    for condition in conditions:
+        check_plain(private[0], [condition], "rows cannot be joined by it", JOINED)
+
+
+JOINED = "Join in a query around: SELECT ... FROM (SELECT x, count(*) AS n FROM ... GROUP BY x) t JOIN ...; or x IN ('a', 'b')."
+
+
+def beside_private(name: str, at: int | None = None) -> Refusal:
+    """Refuse rows of reports together with rows of units, or with other reports."""
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"`{name}` holds reports of devices: they cannot be put together with other private rows",
+        at,
+        hint="Ask of each by itself, and put the answers together in a query around: each is an aggregate then.",
+    )
+
+
+def check_inside(rows: Rows, query: exp.Expr) -> None:
+    """Raise Refusal where a subquery in a condition would look at single reports."""
+    if rows.reports is not None:
+        raise Refusal(
+            FEATURE_NOT_SUPPORTED,
+            f"`{rows.reports.table.name}` holds reports of devices: a condition cannot look at single ones",
+            position(query),
+            hint="Aggregate in it: x IN (SELECT x FROM (SELECT x, count(*) AS n FROM reports GROUP BY x) t WHERE n > 1000).",
+        )
+
+
+def outer_join(name: str) -> Refusal:
+    """Refuse an outer join that would keep public rows for want of a report."""
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"`{name}` holds reports of devices: an outer join may keep its rows, not those beside them",
+        hint="Write FROM reports LEFT JOIN public ON ..., or join the released groups in a query around.",
+    )
+
+
+def rows_of_reports(node: exp.Expr, name: str) -> Refusal:
+    """Refuse a query whose answer would be single reports."""
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"`{name}` holds reports of devices: answers are estimates over many reports",
+        position(node),
+        hint="Aggregate: SELECT x, count(*) FROM ... GROUP BY x.",
+    )

@@ -1,0 +1,137 @@
+"""What the true values of a randomised column weigh: expressions over one such column and constants, value by value.
+
+Knows: bound expressions, candidates. Must not know: reports, SQL text. Any function of one column with finitely many values is a
+sum over these, so that its estimate is the same sum of estimates. Where candidates are not known while a statement is planned - a
+public table lists them - only tests of equality are, and all values that nobody names weigh alike.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+from dpproxy.privacy.readings import Listed
+from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS
+from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, InList, Lit, Ref, walk
+
+Value = str | bool | Fraction | None
+
+MOST = 2**40
+"""What a candidate may weigh."""
+
+
+class NotListed(Exception):
+    """An expression that is not computed value by value. Its text says what it is."""
+
+
+_OTHER = "\x00"
+"""Stands for the texts that an expression does not name: it is equal to none of them."""
+
+_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_COMPUTED: dict[str, Callable[[Any, Any], Fraction]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def weights(expr: Expr, column: Column, candidates: Sequence[str] | None) -> tuple[Listed, int]:
+    """Return what each candidate weighs by an expression over a column, and what these weights are to be divided by: a condition
+    weighs 1 where it is true. `candidates`: None where they are not known. Raises NotListed."""
+    ordered = candidates is not None
+    texts = list(candidates) if candidates is not None else [*_named(expr), _OTHER]
+    found = [_number(_value(expr, column, _read(column.type, text), ordered=ordered)) for text in texts]
+    unit = lcm(*(number.denominator for number in found))
+    whole = [int(number * unit) for number in found]
+    if any(abs(number) > MOST for number in whole):
+        raise NotListed("numbers with so many digits")
+    rest = whole[-1] if not ordered else 0
+    return Listed(tuple((t, n) for t, n in zip(texts, whole, strict=True) if n != rest and t != _OTHER), rest), unit
+
+
+def _named(expr: Expr) -> list[str]:
+    return list(dict.fromkeys(e.text for e in walk(expr) if isinstance(e, Lit) and e.type in TEXTS and e.text is not None))
+
+
+def _number(value: Value) -> Fraction:
+    if isinstance(value, bool):
+        return Fraction(value)
+    if value is None:
+        return Fraction(0)
+    if isinstance(value, Fraction):
+        return value
+    raise NotListed("a text that is added up")
+
+
+def _read(type_: str, text: str | None) -> Value:
+    if text is None:
+        return None
+    if type_ == "bool":
+        return text == "true"
+    if type_ in NUMBERS:
+        return Fraction(text)
+    if type_ in (*TEXTS, "unknown"):
+        return text
+    raise NotListed(f"a constant of type {type_}")
+
+
+def _value(expr: Expr, column: Column, own: Value, *, ordered: bool) -> Value:
+    """The value of an expression where the column has a value."""
+
+    def of(part: Expr) -> Value:
+        return _value(part, column, own, ordered=ordered)
+
+    match expr:
+        case Ref(column=read) if read.id == column.id:
+            return own
+        case Lit(type=type_, text=text):
+            return _read(type_, text)
+        case Cast(arg=arg, length=()):
+            return _cast(expr.type, of(arg))
+        case InList(arg=arg, items=items, negated=negated):
+            value, listed = of(arg), [of(item) for item in items]
+            if value is None or (None in listed and value not in listed):
+                return None
+            return (value in listed) != negated
+        case Case(whens=whens, default=default):
+            chosen = next((result for test, result in whens if of(test) is True), default)
+            return of(chosen) if chosen is not None else None
+        case Call(op=op, args=args):
+            return _called(op, [of(arg) for arg in args], ordered=ordered)
+        case _:
+            raise NotListed("an expression that is not made of comparisons with constants")
+
+
+def _cast(type_: str, value: Value) -> Value:
+    if type_ in NUMBERS and isinstance(value, bool | Fraction):
+        number = Fraction(value)
+        if type_ in INTEGERS and number.denominator != 1:
+            raise NotListed("a number that is rounded")
+        return number
+    if value is None or (type_ in TEXTS and isinstance(value, str)) or (type_ == "bool" and isinstance(value, bool)):
+        return value
+    raise NotListed(f"a cast to {type_}")
+
+
+def _called(op: str, values: list[Value], *, ordered: bool) -> Value:
+    if op in ("and", "or"):
+        decisive = op == "or"
+        return decisive if decisive in values else None if None in values else not decisive
+    if op in ("is_null", "is_not_null"):
+        return (values[0] is None) == (op == "is_null")
+    if op in ("is_true", "is_not_true", "is_false", "is_not_false"):
+        return (values[0] is ("true" in op)) == ("not" not in op)
+    if op in ("is_distinct", "is_not_distinct"):
+        return (values[0] != values[1]) == (op == "is_distinct")
+    if op == "coalesce":
+        return next((v for v in values if v is not None), None)
+    if None in values:
+        return None
+    if op == "not":
+        return not values[0]
+    if op in _COMPARED and (op in ("=", "<>") or (ordered and not isinstance(values[0], str))):
+        return _COMPARED[op](values[0], values[1])
+    if op in _COMPUTED and all(isinstance(v, Fraction) for v in values):
+        return _COMPUTED[op](values[0], values[1])
+    raise NotListed(f"`{op}`")
