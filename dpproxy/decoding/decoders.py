@@ -36,6 +36,9 @@ CHUNK: Final = 2**16
 LINES: Final = 3 * 10**7
 """Up to so many points of all candidates' hyperplanes they are added one by one; a Fourier transform takes over above."""
 
+FEW: Final = 3
+"""Candidates of which each costs less by itself than the transform of a whole sketch."""
+
 KEPT: Final = 2**23
 """Entries of the most cells of candidates that are kept for the next plain group."""
 
@@ -96,6 +99,8 @@ def supporting(tallied: Tally, candidates: Int64) -> Int64:
             return _on_planes(claim, cells, candidates)
         case Hashed() | CountMean():
             return _gathered(claim, cells[: claim.functions * claim.width].reshape(claim.functions, claim.width), candidates)
+        case Hadamard() if candidates.size <= FEW:
+            return _by_signs(claim, cells, candidates)
         case Hadamard():
             return _gathered(claim, transformed(claim, cells), candidates)
         case _:
@@ -186,6 +191,17 @@ def transformed(claim: Hadamard, cells: Int64) -> Int64:
         high *= -2
         high += low
         half *= 2
+    return sums
+
+
+def _by_signs(claim: Hadamard, cells: Int64, candidates: Int64) -> Int64:
+    """The same for few candidates: each one's row of the matrix, without transforming what nobody asks for."""
+    signs, columns = _signs(claim, cells), np.arange(claim.width, dtype=np.int32)
+    sums = np.zeros(candidates.size, np.int64)
+    for i in range(candidates.size):
+        cell = np.concatenate(list(_places(claim, candidates[i : i + 1]))) & (claim.width - 1)
+        minus = (np.bitwise_count(columns & cell) & 1).astype(bool)
+        sums[i] = signs.sum() - 2 * signs[minus].sum()
     return sums
 
 

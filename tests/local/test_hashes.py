@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import duckdb
 import numpy as np
+import psycopg
 import pytest
 
 from dpproxy.local.hashes import PRIME, number, polynomial, puzzle_piece
+from tests.worlds.planning import postgres, scratch
+
+__all__ = ["postgres", "scratch"]
 
 PLANES = [0x41, 0xE9, 0x4E2D, 0x1F602, 0x20000, 0x30000, 0xE0041, 0xF0000, 0x10FFFD]
 """A character of each plane that has any, private ones included."""
@@ -35,17 +41,25 @@ def texts(count: int) -> list[str]:
     return ["".join(map(chr, row[:length])) for row, length in zip(firsts.tolist(), dice.integers(0, 41, count), strict=True)]
 
 
-def test_an_engine_hashes_alike() -> None:
-    """DuckDB's SQL, of 10,000 texts and three functions."""
-    values = texts(10_000)
+DUCKDB = f"('0x' || substr(sha256(v), 1, 8))::BIGINT % {PRIME}"
+POSTGRES = f"('x00000000' || substr(encode(sha256(convert_to(v, 'UTF8')), 'hex'), 1, 8))::bit(64)::bigint % {PRIME}"
+
+
+def rows_of(integer: str) -> str:
+    """SQL that hashes each text of `unnest` to its integer and to cells of three functions."""
     functions = [polynomial("s", j, 1024) for j in range(3)]
     cells = ", ".join(f"(({f.a} * x + {f.b}) % {PRIME} * x + {f.c}) % {PRIME} % {f.cells}" for f in functions)
-    integer = f"('0x' || substr(sha256(v), 1, 8))::BIGINT % {PRIME}"
+    return f"SELECT x, {cells} FROM (SELECT {integer} AS x FROM (SELECT unnest(TEXTS) AS v) AS texts) AS integers"
+
+
+def test_engines_hash_alike(postgres: psycopg.Connection[Any]) -> None:
+    """DuckDB's SQL and PostgreSQL's, of 10,000 texts of all planes and three functions."""
+    values = texts(10_000)
+    hashed = [(number(v), *(polynomial("s", j, 1024)(number(v)) for j in range(3))) for v in values]
     with duckdb.connect() as connection:
-        rows = connection.execute(
-            f"SELECT x, {cells} FROM (SELECT {integer} AS x FROM (SELECT unnest(?) AS v))", [values]
-        ).fetchall()
-    assert rows == [(number(v), *(f(number(v)) for f in functions)) for v in values]
+        assert connection.execute(rows_of(DUCKDB).replace("TEXTS", "?"), [values]).fetchall() == hashed
+    query = rows_of(POSTGRES).replace("%", "%%").replace("TEXTS", "%s::text[]")
+    assert postgres.execute(query.encode(), [values]).fetchall() == hashed
 
 
 def test_cells_are_uniform_and_functions_independent() -> None:
