@@ -12,34 +12,12 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.local.claims import Binary, Duchi, Laplace, Levels
-from dpproxy.policy.model import Randomised
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.nodes import every
-from dpproxy.tree.expr import Column, Expr
-from dpproxy.tree.relation import Reported, Rows
-
-VERSION, TIMES = "claim", "n"
-"""Columns of a table of reports that nobody sees: the version of the claim; how many reports a row stands for."""
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.relation import Rows
 
 OUTSIDE = "Group by it, and compute around: SELECT f(x) FROM (SELECT x, count(*) AS n FROM ... GROUP BY x) t."
-
-
-def shown_type(how: Randomised) -> str:
-    """Return the PostgreSQL type of a randomised column, as clients see it."""
-    claims = [claim for _, claim in how.claims]
-    if all(isinstance(claim, Binary) for claim in claims):
-        return "bool"
-    if all(isinstance(claim, Levels | Laplace | Duchi) for claim in claims):
-        return "numeric"
-    numbers = isinstance(how.values, tuple) and all(isinstance(v, int) and not isinstance(v, bool) for v in how.values)
-    return "int8" if numbers else "text"
-
-
-def plain_columns(reported: Reported | None, columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns that are no randomised ones."""
-    shown = {c.shown.id for c in reported.columns} if reported is not None else set()
-    return tuple(c for c in columns if c.id not in shown)
 
 
 def check_plain(rows: Rows, exprs: Iterable[Expr], use: str, hint: str = OUTSIDE) -> None:

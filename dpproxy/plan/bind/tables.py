@@ -13,12 +13,12 @@ from fractions import Fraction
 from typing import assert_never
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
-from dpproxy.plan.bind import reported
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Reports, TableKind, TablePolicy
+from dpproxy.policy.report_columns import CLAIM, NUMBER
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.table_terms import TableName
 from dpproxy.tree.expr import Call, Column, Domain, Ref, SeriesDomain, TableDomain, Taint, ValuesDomain
@@ -87,14 +87,16 @@ def _reports(table: TablePolicy, rules: Reports, context: Context, counter: Coun
         if policy.randomised is None:
             visible.append(replace(column(name, policy), domain=None))
             continue
-        how = policy.randomised
-        stored = column(how.stored)
-        shown = column(how.stored, as_=Column(UNNUMBERED, name, reported.shown_type(how), nullable=False))
+        how, entry = policy.randomised, known.column(name)
+        assert entry is not None
+        assert entry.reports is not None, "the catalog says how reports are stored"
+        stored = column(name, as_=_column(table, None, entry.reports))
+        shown = column(name, as_=Column(UNNUMBERED, name, entry.type, nullable=False))
         randomised.append(RandomisedColumn(shown, stored, name))
         visible.append(shown)
         versions = versions or len(how.claims) > 1
-    version = column(reported.VERSION) if versions else None
-    times = column(reported.TIMES) if rules.cells else None
+    version = column(CLAIM) if versions else None
+    times = column(NUMBER) if rules.cells else None
     node = Scan(tuple(columns), counter.scan(), known.source, tuple(sources))
     plain = tuple(c.name for c in visible if all(c.id != r.shown.id for r in randomised))
     said = Reported(table.name, tuple(randomised), plain, version, times)

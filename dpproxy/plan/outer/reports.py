@@ -8,6 +8,7 @@ candidate weighs what the condition says of it.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
@@ -36,7 +37,7 @@ from dpproxy.plan.outer.report_weights import NotListed, weights
 from dpproxy.plan.outer.select_keys import SelectKeys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
-from dpproxy.policy.model import Randomised, ReleasedList
+from dpproxy.policy.model import Randomised, ReleasedList, Value
 from dpproxy.privacy.measurement import Key
 from dpproxy.privacy.noise_error import each, normal_point
 from dpproxy.privacy.readings import NO_ESTIMATE, SPREAD, Ends, Estimate, Listed, Reading, ReportCell, Weights
@@ -288,7 +289,7 @@ class ReportSelect(SelectRewriter):
             return _made(arithmetic.rising(found, lambda x: f"({x})::{type_}"), type_, "linear"), (first,)
         second = self.asked.estimate(among)
         count = arithmetic.basis(1)
-        mean = arithmetic.over(found, arithmetic.at_least(count, "1"))
+        mean = arithmetic.rising(arithmetic.over(found, arithmetic.at_least(count, "1")), lambda x: f"({x})::{type_}")
         return _made(arithmetic.among(mean, count, 1), type_, "mean"), (first, second)
 
     # --- conditions
@@ -453,8 +454,15 @@ def candidates(how: Randomised) -> tuple[str, ...] | None:
     if isinstance(claim, Levels):
         return tuple(_plain_text(number) for number in claim.numbers)
     if isinstance(how.values, tuple):
-        return tuple(map(str, how.values))
+        return tuple(map(_constant, how.values))
     return None
+
+
+def _constant(value: Value) -> str:
+    """A declared value as PostgreSQL writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value)
 
 
 def _plain_text(number: Fraction) -> str:
