@@ -184,7 +184,7 @@ def _remaining(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     own = [held for held in dataset.applied_budgets(asker) if held.scope != "dataset"]
     least = min(standings(dataset.ledger, dataset.policy.dataset, own), key=lambda s: s.left_epsilon)
     limit, spent = (decimal(amount, MICRO) for amount in (least.limit_epsilon, least.spent_epsilon))
-    yield str(least.left_epsilon // asker.role.query.epsilon), limit, WINDOWS[least.window].adjective, spent
+    yield str(least.left_epsilon // max(asker.role.query.epsilon, 1)), limit, WINDOWS[least.window].adjective, spent
 
 
 def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:

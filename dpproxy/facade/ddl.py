@@ -337,11 +337,8 @@ def grants_script(shown: Shown, database: str, withheld: frozenset[TableName]) -
 
 def _defaults(shown: Shown, database: str, path: str) -> Iterator[str]:
     epsilon = f"{shown.role.query.epsilon / MICRO:f}".rstrip("0").rstrip(".")
-    for name, value in (
-        ("search_path", path),
-        ("statement_timeout", literal(STATEMENT_TIMEOUT)),
-        ("dpproxy.epsilon", literal(epsilon)),
-    ):
+    priced = (("dpproxy.epsilon", literal(epsilon)),) if shown.role.query.epsilon else ()  # who reads reports alone has no budget
+    for name, value in (("search_path", path), ("statement_timeout", literal(STATEMENT_TIMEOUT)), *priced):
         yield f"ALTER ROLE {quoted(shown.user)} IN DATABASE {database} SET {name} = {value};"
 
 
