@@ -180,11 +180,12 @@ class Answering:
         """
         self._parts = parts = await AnswerParts.begun(self._question, parameters)
         q = self._question
-        said = await Estimating(q, parts).run() if self._plan.readings else ""
+        self._estimates = Estimating(q, parts)
+        await self._estimates.run()
         if not self._plan.measurements:
             if self._plan.readings:
                 q.dataset.note(AnswerEntry(q.asker.role.name, dt.datetime.now(dt.UTC), 0, 0, 0, False, q.statement, "told"))
-                return Answer(parts.complete(), said)
+                return Answer(parts.complete(), self._estimates.notice)
             if self._plan.preview:
                 q.dataset.note(AnswerEntry(q.asker.role.name, dt.datetime.now(dt.UTC), 0, 0, 0, False, q.statement, "preview"))
             return Answer(parts.complete(), self._plan.preview or None)
@@ -204,7 +205,9 @@ class Answering:
         for line in lines:
             line.errors = told.errors or None
         rows = sum(len(columns[0]) for columns in parts.values.values() if columns)
-        return Answer(parts.complete(), "; ".join(filter(None, (told.text, said))) or None, charged, len(parts.free), rows)
+        return Answer(
+            parts.complete(), "; ".join(filter(None, (told.text, self._estimates.notice))) or None, charged, len(parts.free), rows
+        )
 
     def _not_told(self, reason: str) -> None:
         """What is charged and not yet through goes on, with the place it has; what is through is kept."""
@@ -221,6 +224,7 @@ class Answering:
         spent, in_flight, parts = ZERO, self._parts.lookup.in_flight, self._parts
         while True:
             await parts.show_seen()
+            await self._estimates.run()
             if not parts.open():
                 return spent
             self._ending.check()

@@ -39,28 +39,36 @@ UNREAD = Refusal(INTERNAL_ERROR, "the reports cannot be read", hint="Nothing was
 
 
 class Estimating:
-    """Reads all that a statement asks of reports, by one call of `run`."""
+    """Reads what a statement asks of reports. `notice`: what is said of what was read."""
 
     def __init__(self, question: Question, parts: AnswerParts) -> None:
         self._question, self._parts, self._plan = question, parts, question.plan
         self._engine = AsyncExitStack()
         self._runner: Runner | None = None
+        self._said: list[str] = []
 
-    async def run(self) -> str:
-        """Show every reading, and return the notice. Raises Refusal, StatementFailed, LinkLost, CancelledError."""
-        q, said = self._question, list[str]()
+    @property
+    def notice(self) -> str:
+        return "; ".join(dict.fromkeys(self._said))
+
+    async def run(self) -> None:
+        """Show every reading that can be read by now: one may need the answer of a measurement. Raises Refusal, StatementFailed,
+        LinkLost, CancelledError."""
+        if not self._parts.unread():
+            return
+        q = self._question
         await public_tables.check(q.dataset, self._plan.readings)
         read = [table.name for table in named_tables(q.dataset.policy, q.dataset.catalog, self._plan.readings)]
         await q.ending.race(q.dataset.access.check(read))
-        async with self._engine:
+        self._runner = None
+        async with AsyncExitStack() as self._engine:
             while waiting := self._parts.unread():
                 for index in waiting:
                     released, told = await q.ending.race(self._read(index))
                     await self._parts.show_reading(index, released)
-                    said += notice(self._plan.accounts[index], told.reports, told.outside, told.hidden, released.rows)
+                    self._said += notice(self._plan.accounts[index], told.reports, told.outside, told.hidden, released.rows)
                     self._log(self._plan.accounts[index], released)
                 await self._parts.evaluate_ready()
-        return "; ".join(dict.fromkeys(said))
 
     async def _read(self, index: int) -> tuple[Released, Told]:
         reading, dataset = self._plan.readings[index], self._question.dataset

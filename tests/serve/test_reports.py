@@ -27,8 +27,9 @@ POLICY = """
 version: 1
 dataset: phones
 backend: {{ {backend} }}
-privacy_unit: {{ name: device }}
+{unit}
 tables:
+{people}
   names: {{ public: true }}
   regions: {{ public: true }}
   reports:
@@ -40,9 +41,16 @@ tables:
       fruit: {{ randomised: {{ by: krr, values: [apple, pear, plum], epsilon: 2 }} }}
       emoji: {{ randomised: {{ by: pgr, values: {{ table: names.name, order: id }}, count: 30, epsilon: 3 }}, from: emoji_r }}
       age: {{ randomised: {{ by: levels, range: [0, 100], epsilon: 2 }}, from: age_r }}
-roles: {{ analyst: {{}} }}
+roles: {{ analyst: {{ {budget} }} }}
 users: {{ ada: {{ role: analyst, password: "{verifier}" }} }}
 """
+ALONE = {"unit": "privacy_unit: { name: device }", "people": "", "budget": ""}
+WITH_PEOPLE = {
+    "unit": "privacy_unit: { name: person, key: people.id }\nbudget: { epsilon: 100000, delta: 0, every: never }",
+    "people": "  people: { unit: id, columns: { id: unit, region: { values: [north, south] } } }",
+    "budget": "budget: { epsilon: 100000, delta: 0 }, query: { epsilon: 1000, max_epsilon: 1000 }",
+}
+"""A policy of reports alone, and one of people too."""
 SIZE = 6000
 
 
@@ -84,7 +92,7 @@ INSERT INTO regions VALUES ('north', true), ('south', false);
 
 @pytest.fixture(scope="module")
 def devices() -> Devices:
-    text = POLICY.format(backend="duckdb: x.duckdb", verifier=make_verifier("x"))
+    text = POLICY.format(backend="duckdb: x.duckdb", verifier=make_verifier("x"), **ALONE)
     table = next(t for t in read_text(text, "x", Path(), {}).policy.tables.values() if t.reports is not None)
     (_, plane), (_, ages) = (table.columns[name].randomised.claims[0] for name in ("emoji", "age"))  # type: ignore[union-attr]
     return Devices(plane, ages)
@@ -105,7 +113,8 @@ def proxy(request: pytest.FixtureRequest, devices: Devices, tmp_path_factory: py
             owner.execute(TABLES)
             owner.executemany("INSERT INTO names VALUES (?, ?)", names)
             owner.executemany("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", devices.rows)
-        backend = "duckdb: phones.duckdb"
+            owner.execute("CREATE TABLE people AS SELECT i AS id, 'north' AS region FROM range(50) t(i)")
+        backend, whose = "duckdb: phones.duckdb", WITH_PEOPLE
     else:
         data: Scratch = request.getfixturevalue("server")
         with psycopg.connect(data.conninfo(), autocommit=True) as owner, owner.cursor() as cursor:
@@ -114,8 +123,8 @@ def proxy(request: pytest.FixtureRequest, devices: Devices, tmp_path_factory: py
             with cursor.copy("COPY reports FROM STDIN") as copy:
                 for row in devices.rows:
                     copy.write_row(row)
-        backend = f'postgres: "{data.dsn()}"'
-    (folder / "phones.yaml").write_text(POLICY.format(backend=backend, verifier=make_verifier("x")))
+        backend, whose = f'postgres: "{data.dsn()}"', ALONE
+    (folder / "phones.yaml").write_text(POLICY.format(backend=backend, verifier=make_verifier("x"), **whose))
     with launched([folder / "phones.yaml"], folder / "state") as running:
         yield running
 
@@ -238,7 +247,28 @@ def test_nothing_is_charged_and_the_plan_says_so(client: Client) -> None:
     (reports,) = (json.loads(told) if isinstance(told, str) else told)[0]["Privacy Plan"]["Reports"]
     assert (reports["Table"], reports["Charge"], reports["Days Kept"]) == ("reports", 0, 90)
     client.ask("SELECT count(*) FROM reports WHERE ill")
-    assert all(epsilon == 0 for (epsilon,) in client.ask("SELECT epsilon FROM dpproxy.answers"))
+    about = "SELECT epsilon FROM dpproxy.answers WHERE measurements = 0"
+    assert {epsilon for (epsilon,) in client.ask(about)} == {0}
+
+
+@pytest.mark.parametrize("proxy", ["duckdb"], indirect=True)
+def test_answers_about_people_and_reports_meet_above_both(client: Client) -> None:
+    """Each may decide what is asked of the other, once it is an answer; rows of both never meet."""
+    both = "SELECT (SELECT count(*) FROM people), (SELECT count(*) FROM reports)"
+    assert client.ask(both) == [(50, SIZE + 40)]
+    ((some,),) = client.ask("SELECT count(*) FROM reports WHERE price < (SELECT count(*) / 10 FROM people)")
+    assert 0 < some < SIZE
+    chosen = "SELECT region FROM (SELECT region, count(*) AS n FROM reports GROUP BY 1) t WHERE n > 200"
+    assert client.ask(f"SELECT count(*) FROM people WHERE region IN ({chosen})") == [(50,)]
+    for sql in (
+        "SELECT count(*) FROM reports JOIN people USING (region)",
+        "SELECT count(*) FROM people FULL JOIN reports USING (region)",
+        "SELECT count(*) FROM (SELECT region FROM reports UNION ALL SELECT region FROM people) t",
+        "SELECT count(*) FROM people WHERE region NOT IN (SELECT region FROM reports)",
+        "SELECT count(*) FROM reports WHERE region NOT IN (SELECT region FROM people)",
+        "SELECT count(*) FROM people p WHERE EXISTS (SELECT FROM reports r WHERE r.region = p.region)",
+    ):
+        assert client.refused(sql).sqlstate == "0A000"
 
 
 REFUSED = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.bind import joins
+from dpproxy.plan.bind import joins, reported
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item
 from dpproxy.plan.bind.scope import Merged, Scope, Source, reading
@@ -121,6 +121,10 @@ class _Joining:
         return rows
 
     def _full(self, left: Rows, right: Rows, on: list[Expr]) -> Rows:
+        reported.check_joined([left, right], on)
+        for rows in (left, right):
+            if rows.reports is not None:
+                raise reported.outer_join(rows.reports.table.name)
         if left.private and right.private:
             return joins.join_full(left, right, on, self.context, self.counter)
         if not left.private and not right.private:
