@@ -20,7 +20,7 @@ from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.names import fold, singular
-from dpproxy.review import doubts
+from dpproxy.review import hints
 from dpproxy.table_terms import TableName, same_kind
 
 Column = tuple[TableName, str]
@@ -83,10 +83,10 @@ def candidates(catalog: Catalog) -> list[Column]:
     found = []
     for name, table in catalog.tables.items():
         key = own_key(table)
-        named = {c.name for c in table.columns if doubts.names_people(c.name)} | ({key} if key is not None else set())
+        named = {c.name for c in table.columns if hints.names_people(c.name)} | ({key} if key is not None else set())
         for column in named:
-            score = 100 * called_after_people(name.name) + 50 * doubts.names_people(column) + 20 * (column == key)
-            score += 4 * len(links(catalog, (name, column))) + 3 * any(doubts.personal(c.name) for c in table.columns)
+            score = 100 * called_after_people(name.name) + 50 * hints.names_people(column) + 20 * (column == key)
+            score += 4 * len(links(catalog, (name, column))) + 3 * any(hints.personal(c.name) for c in table.columns)
             found.append((-score, str(name), column, (name, column)))
     return [place for *_, place in sorted(found)]
 
@@ -94,7 +94,7 @@ def candidates(catalog: Catalog) -> list[Column]:
 def unit_name(unit: Column) -> str:
     """Return a noun for one of the people that a column names: by its table, or by its own name where the table is not theirs."""
     table, column = unit[0].name.lower(), unit[1].lower()
-    own = doubts.names_people(column) and not doubts.of_people(table)
+    own = hints.names_people(column) and not hints.of_people(table)
     name = re.sub(r"_?(?:id|key|sk|no)$", "", column) if own else singular(table)
     return (name if len(name) > 1 else singular(table)).replace("_", " ")
 
@@ -242,10 +242,10 @@ class _Draft:
         stated = self._stated(place, column, self._known(table, column))
         if stated is not None:
             return stated
-        of_people = table.name == decisions.unit[0] or doubts.of_people(table.name.name)
-        if place not in decisions.shown and (doubts.personal(name) or (of_people and bare(table)[name].lower() == "name")):
+        of_people = table.name == decisions.unit[0] or hints.of_people(table.name.name)
+        if place not in decisions.shown and (hints.personal(name) or (of_people and bare(table)[name].lower() == "name")):
             return "hidden", "TODO named like what finds a person"
-        if place not in decisions.shown and doubts.free_text(name):
+        if place not in decisions.shown and hints.free_text(name):
             return "hidden", "TODO named like free text"
         return None
 
@@ -279,14 +279,14 @@ class _Draft:
         """What a return takes back: a row of the table named most alike, by the number of the order, ticket or invoice that both
         have; the other's is decided to be a key."""
         own = bare(table)[column.name]
-        if not (doubts.undoes(table.name.name) and doubts.of_document(own)):
+        if not (hints.undoes(table.name.name) and hints.of_document(own)):
             return None
         found = []
         for name in self._links:
             target = self._catalog.tables[name]
             same = next((c for c in target.columns if bare(target)[c.name] == own and same_kind(c, column)), None)
             known = same is not None and same.type == column.type and (name, same.name) in self._decisions.keys
-            if known and same is not None and name != table.name and not doubts.undoes(name.name):
+            if known and same is not None and name != table.name and not hints.undoes(name.name):
                 found.append((-_alike(name.name, table.name.name), name, same.name))
         return (min(found)[1], min(found)[2]) if found else None
 
@@ -348,7 +348,7 @@ def _undecided(column: CatalogColumn, known: Facts) -> tuple[str, str]:
     ends = _ends_of(known, f", {grid}" if grid else "") if kind == "number" else None
     if ends is not None:
         return ends
-    if doubts.key_like(column.name):
+    if hints.key_like(column.name):
         return "{}", "TODO `key` if it names a person's own rows"
     if kind == "number":
         return (f"{{ {grid} }}" if grid else "{}"), "TODO a `range` for sums and averages"

@@ -17,7 +17,7 @@ from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.names import singular
-from dpproxy.review import doubts
+from dpproxy.review import hints
 from dpproxy.sql.template import Dialect
 from dpproxy.table_terms import TableName, same_kind
 
@@ -56,7 +56,7 @@ def _by_keys(catalog: Catalog, private: Set[TableName], table: CatalogTable) -> 
             yield f"`{key.columns[0]}` refers to `{key.target}`, whose rows are people's"
     for name in private:
         for key in catalog.tables[name].foreign_keys if name in catalog.tables else ():
-            if key.target == table.name and doubts.names_people(key.columns[0]):
+            if key.target == table.name and hints.names_people(key.columns[0]):
                 yield f"`{name}.{key.columns[0]}` refers to it"
 
 
@@ -67,17 +67,17 @@ def _by_names(catalog: Catalog, private: Set[TableName], unit: Column, table: Ca
     if called_after_people(table.name.name):
         yield "it is called after people"
     for column in table.columns:
-        if doubts.names_people(column.name) or ROLES.search(column.name):
+        if hints.names_people(column.name) or ROLES.search(column.name):
             yield f"`{column.name}` is called like an id of people"
-        elif doubts.personal(column.name) and not _REFERENCE.search(column.name):
+        elif hints.personal(column.name) and not _REFERENCE.search(column.name):
             yield f"`{column.name}` is called like what finds a person"
-        elif doubts.free_text(column.name) and not _OF_THINGS.search(column.name):
+        elif hints.free_text(column.name) and not _OF_THINGS.search(column.name):
             yield f"`{column.name}` is called like free text"
 
 
 def called_after_people(name: str) -> bool:
     """Return whether a table is called after people, or after what people do."""
-    return doubts.of_people(name) or ROLES.search(name) is not None
+    return hints.of_people(name) or ROLES.search(name) is not None
 
 
 def named_after(catalog: Catalog, private: Set[TableName], unit: Column, column: str) -> bool:
@@ -124,7 +124,7 @@ def overlaps(
     for column in table.columns:
         if not column.bounded or family(column.type) not in ("number", "text") or column.type in ("numeric", "float8", "float4"):
             continue
-        named = named_after(catalog, private, unit, bare(table)[column.name]) or doubts.names_people(column.name)
+        named = named_after(catalog, private, unit, bare(table)[column.name]) or hints.names_people(column.name)
         for place in sorted(ids, key=str):
             target = catalog.tables.get(place[0])
             other = target.column(place[1]) if target is not None else None

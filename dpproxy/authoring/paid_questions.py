@@ -23,7 +23,7 @@ from dpproxy.authoring.unit_links import Link
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import family
 from dpproxy.policy.names import plural, quote_name
-from dpproxy.review import doubts
+from dpproxy.review import hints
 from dpproxy.sql.types import INTEGERS
 from dpproxy.table_terms import TableName
 
@@ -84,7 +84,7 @@ def ends(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts]) -
 
 def _open(catalog: Catalog, decisions: Decisions, facts: Mapping[Place, Facts]) -> list[Open]:
     """Columns that are undecided and worth a question: what is called like a key may find a person."""
-    return [c for c in open_columns(catalog, decisions, facts) if not doubts.key_like(c.place[1])]
+    return [c for c in open_columns(catalog, decisions, facts) if not hints.key_like(c.place[1])]
 
 
 def _ends(column: Open, found: Mapping[TableName, Link], alone: bool) -> str:

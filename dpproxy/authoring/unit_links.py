@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from dpproxy.policy.catalog import Catalog, CatalogTable
 from dpproxy.policy.check import family
 from dpproxy.policy.names import singular
-from dpproxy.review import doubts
+from dpproxy.review import hints
 from dpproxy.table_terms import TableName
 
 SHORT = 4  # letters of a word that is cut short: fewer fit too many others
@@ -59,7 +59,7 @@ def own_key(table: CatalogTable) -> str | None:
     if table.primary_key:
         return None
     first = table.columns[0].name if table.columns else ""
-    return named_key(table) or (first if first and doubts.key_like(first) else None)
+    return named_key(table) or (first if first and hints.key_like(first) else None)
 
 
 def named_key(table: CatalogTable) -> str | None:

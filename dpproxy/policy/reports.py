@@ -23,7 +23,7 @@ from dpproxy.policy.problems import Mark, suggestion
 from dpproxy.policy.reader import Reader, kind
 from dpproxy.policy.report_keys import CLAIM, MECHANISMS, RANDOMISED, RELEASED_LIST, REPORTS
 from dpproxy.policy.tree import Mapping, Node, Scalar
-from dpproxy.policy.written_claims import KEYS, NEEDED, REMEDY, WrittenClaim, claim_of_keys
+from dpproxy.policy.written_claims import KEYS, NEEDED, REMEDY, NoEpsilonError, WrittenClaim, claim_of_keys
 from dpproxy.table_terms import TableName
 
 DAY: Final = 86_400_000  # milliseconds
@@ -207,7 +207,8 @@ class _Column:
         if not claims:
             return None
         if isinstance(values, ReleasedList):
-            values = replace(values, count=max(claim.candidates or values.count for _, claim in claims))
+            written = WrittenClaim(self.reader, keys).integer("count", 0) or 0
+            values = replace(values, count=max(written, *(claim.candidates or 0 for _, claim in claims)))
         if self.whose is TableKind.PEOPLE:
             self._central(node.at, claims)
         if len({_form(claim) for _, claim in claims}) > 1:
@@ -294,7 +295,9 @@ class _Column:
             claim = claim_of_keys(by, written, epsilon, count or 0)
         except ClaimError as wrong:
             if len(self.reader.problems) == known:
-                self._problem(at, str(wrong), REMEDY.get(by, "write other probabilities, or `epsilon` in their place"))
+                fix = REMEDY.get(by, "write other probabilities, or `epsilon` in their place")
+                fix = "write `epsilon`, or the mechanism's probabilities" if isinstance(wrong, NoEpsilonError) else fix
+                self._problem(at, str(wrong), fix)
             return None
         if len(self.reader.problems) > known:
             return None

@@ -68,6 +68,10 @@ REMEDY: Final = {
 }
 
 
+class NoEpsilonError(ClaimError):
+    """A claim has neither an epsilon nor probabilities."""
+
+
 @dataclass(frozen=True)
 class WrittenClaim:
     """The keys of one claim as they are written."""
@@ -126,7 +130,7 @@ def claim_of_keys(by: str, written: WrittenClaim, epsilon: Fraction | None, coun
 
 def _needed(epsilon: Fraction | None) -> Fraction:
     if epsilon is None:
-        raise ClaimError("nothing says what epsilon the column has: write `epsilon`, or the mechanism's probabilities")
+        raise NoEpsilonError("nothing says what epsilon the column has")
     return epsilon
 
 

@@ -33,6 +33,7 @@ CREATE TABLE order_items (item INTEGER PRIMARY KEY, order_id INTEGER NOT NULL, p
   extras INTEGER[], spare INTEGER);
 CREATE TABLE products (product_id INTEGER, name VARCHAR);
 CREATE TABLE contacts (customer_id INTEGER, email VARCHAR);
+CREATE TABLE pulses (day DATE, likes BOOLEAN, mood_r BIGINT, device_id VARCHAR);
 CREATE SCHEMA clinic;
 CREATE TABLE clinic.visits (visit INTEGER);
 INSERT INTO customers SELECT i, ['north', 'south'][1 + i % 2], 1950 + i, true, DATE '2021-01-01', 'x' FROM range(20) AS t(i);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.review.doubts import free_text, key_like, of_people, personal
+from dpproxy.review.hints import free_text, key_like, of_people, personal
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,4 @@
+CREATE TABLE answers (
+  district VARCHAR,
+  has_piles BOOLEAN
+);
