@@ -109,5 +109,8 @@ def test_too_many_fragments_of_one_piece_are_cut(monkeypatch: pytest.MonkeyPatch
     noise = list(range(400))
     frequent = [{puzzle_piece(word): [fragment, *noise]} for fragment in fragments]
     monkeypatch.setattr(words, "CANDIDATES", 1000)
-    assert word in list(words._spelled(claim, frequent))
+    spelled = list(words._spelled(claim, frequent))
+    assert word in spelled
+    assert {puzzle_piece(other) for other in spelled} == {puzzle_piece(word)}
+    assert len(spelled) < 30  # of a thousand pairs
     assert all(len(lot[puzzle_piece(word)]) < 100 for lot in frequent)
