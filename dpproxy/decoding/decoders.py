@@ -39,7 +39,7 @@ LINES: Final = 3 * 10**7
 FEW: Final = 3
 """Candidates of which each costs less by itself than the transform of a whole sketch."""
 
-KEPT: Final = 2**23
+KEPT: Final = 2**22
 """Entries of the most cells of candidates that are kept for the next plain group."""
 
 
@@ -128,33 +128,44 @@ def _on_planes(claim: Plane, cells: Int64, candidates: Int64) -> Int64:
     grid, total = claim.base**claim.dimension, float(cells.sum()) * claim.base
     if candidates.size * claim.plane > LINES and grid <= 2**24 and total < 2**44:
         return _by_transform(claim, cells)[candidates]
+    if candidates.size * claim.plane <= KEPT:
+        return _sums(cells, _kept_points(claim.base, claim.dimension, candidates.tobytes()))
     step = max(1, 4 * CHUNK // claim.plane)
-    parts = [_by_points(claim, cells, candidates[i : i + step]) for i in range(0, candidates.size, step)]
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    lots = (candidates[i : i + step] for i in range(0, candidates.size, step))
+    return np.concatenate([_sums(cells, points_of(claim.base, claim.dimension, lot)) for lot in lots])
 
 
-def _by_points(claim: Plane, cells: Int64, candidates: Int64) -> Int64:
-    """The sums of the points of hyperplanes, each found as `planes.inside` finds it."""
-    base, dimension = claim.base, claim.dimension
-    rest = _digits(np.arange(claim.plane), base, dimension - 1)
-    centres, counts = _digits(candidates, base, dimension), np.zeros(candidates.size, np.int64)
+def _sums(cells: Int64, places: Int64) -> Int64:
+    """The sums of cells, row by row."""
+    sums: Int64 = cells[places].sum(axis=1)
+    return sums
+
+
+@lru_cache(maxsize=2)
+def _kept_points(base: int, dimension: int, candidates: bytes) -> Int64:
+    """The points of candidates' hyperplanes, kept for the next plain group of the same statement."""
+    return points_of(base, dimension, np.frombuffer(candidates, np.int64))
+
+
+def points_of(base: int, dimension: int, candidates: Int64) -> Int64:
+    """Return the points of candidates' hyperplanes, a row a candidate, each point as `planes.inside` makes it."""
+    rest = _digits(np.arange(size(base, dimension - 1)), base, dimension - 1)
+    centres, points = _digits(candidates, base, dimension), np.empty((candidates.size, len(rest)), np.int64)
     leading = np.argmax(centres != 0, axis=1)
     inverse = np.array([0, *(pow(i, -1, base) for i in range(1, base))])
     sizes = np.array([size(base, free) for free in range(dimension)])
+    places = base ** np.arange(dimension - 1, -1, -1)
     for place in np.unique(leading):
         chosen = np.flatnonzero(leading == place)
-        others = np.delete(centres[chosen], place, axis=1)
-        digit = -(others @ rest.T) % base
+        digit = -(np.delete(centres[chosen], place, axis=1) @ rest.T) % base
         before, behind = rest[:, :place], rest[:, place:]
-        places = base ** np.arange(dimension - 1, -1, -1)
-        fixed = before @ places[:place] + behind @ places[place + 1 :]
-        values = fixed + digit * places[place]
+        values = before @ places[:place] + behind @ places[place + 1 :] + digit * places[place]
         first = ~before.any(axis=1) & (digit != 0)  # the digit leads: the rest is scaled by its inverse
         scaled = (behind[None] * inverse[digit][..., None] % base) @ places[place + 1 :] + places[place]
         values = np.where(first, scaled, values)
         free = np.searchsorted(base ** np.arange(1, dimension), values, side="right")
-        counts[chosen] = cells[values - base**free + sizes[free]].sum(axis=1)
-    return counts
+        points[chosen] = values - base**free + sizes[free]
+    return points
 
 
 def _by_transform(claim: Plane, cells: Int64) -> Int64:
@@ -224,7 +235,7 @@ def _places(claim: Hashed | CountMean | Hadamard, candidates: Int64) -> Iterator
         yield places(claim, candidates, first, min(first + step, claim.functions))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _kept_places(claim: Hashed | CountMean | Hadamard, candidates: bytes) -> Int32:
     """All cells of candidates, kept for the next plain group of the same statement."""
     values = np.frombuffer(candidates, np.int64)

@@ -207,7 +207,9 @@ def test_hyperplanes_by_points_and_by_waves(base: int, dimension: int) -> None:
     claim, cells = Plane.within(E1, points, base, dimension), np.random.default_rng(1).integers(0, 10**9, points)
     meant = [sum(int(cells[u]) for u in plane(v, base, dimension)) for v in range(points)]
     assert decode(claim, np.arange(points), cells, np.arange(points)).tolist() == meant
-    assert decoders._by_points(claim, cells, np.arange(points)).tolist() == meant
+    assert [sorted(row) for row in decoders.points_of(base, dimension, np.arange(points)).tolist()] == [
+        sorted(plane(v, base, dimension)) for v in range(points)
+    ]
     assert decoders._by_transform(claim, cells).tolist() == meant
 
 
@@ -216,8 +218,9 @@ def test_large_geometries_are_decoded_by_waves(monkeypatch: pytest.MonkeyPatch) 
     claim = Plane.within(E4, 1000, 11, 4)
     cells = np.random.default_rng(2).integers(0, 1000, claim.points)
     one_by_one = [int(decode(claim, np.arange(claim.points), cells, np.array([v]))[0]) for v in range(0, 1000, 50)]
-    monkeypatch.setattr(decoders, "LINES", 0)
-    assert decode(claim, np.arange(claim.points), cells, np.arange(0, 1000, 50)).tolist() == one_by_one
+    for limit in ("KEPT", "LINES"):
+        monkeypatch.setattr(decoders, limit, 0)
+        assert decode(claim, np.arange(claim.points), cells, np.arange(0, 1000, 50)).tolist() == one_by_one
 
 
 @pytest.mark.parametrize("width", [2, 64, 55])
