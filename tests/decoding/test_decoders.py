@@ -110,10 +110,13 @@ CLAIMS: dict[str, tuple[int, Callable[[int], Decodable]]] = {
     "pgr of two": (100, lambda _: Plane.within(E1, 100, 2, 7)),
     "flh": (100, lambda i: Hashed.within(E2, 128, f"s{i}")),
     "cms": (100, lambda i: CountMean.within(E4, 64, 128, f"s{i}")),
-    "cms of one": (20, lambda i: CountMean.within(E2, 1, 1024, f"s{i}")),
+    "cms of one": (20, lambda i: CountMean.within(E2, 1, 16, f"s{i}")),
     "hcms": (100, lambda i: Hadamard.within(E4, 64, 128, f"s{i}")),
 }
 """Values, and the claim of a repetition: seeds differ, since the formula's variance is over hash functions, too."""
+
+FEW = ("rr", "rr turned", "cms of one")
+"""Cases whose candidates say the same, so that they need more repetitions."""
 
 
 def unbiased(name: str, n: int, repetitions: int) -> None:
@@ -132,8 +135,8 @@ def unbiased(name: str, n: int, repetitions: int) -> None:
     theory = np.array([float(law(claim, v).variance(Fraction(int(f)), n, squares)) for v, f in enumerate(true)])
     assert np.abs(errors.mean(axis=0) / np.sqrt(theory / repetitions)).max() < 4.5
     ratio = float((errors.var(axis=0, ddof=1) / theory).mean())
-    spread = math.sqrt(2 / repetitions / (1 if d == 2 else d))
-    assert abs(ratio - 1) < (0.05 if repetitions >= 300 and d > 2 else max(0.05, 4 * spread)), ratio
+    spread = math.sqrt(2 / repetitions / (1 if name in FEW else d))  # one function's collisions are those of all values at once
+    assert abs(ratio - 1) < (0.05 if repetitions >= 300 else max(0.05, 4 * spread)), ratio
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -144,8 +147,8 @@ def test_estimates_are_unbiased_with_the_variance_of_the_law(name: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", CLAIMS)
 def test_estimates_of_many_reports(name: str) -> None:
-    """100,000 reports, 300 times; the two values of a coin 10,000 times, since they are no mean of many."""
-    unbiased(name, 100_000, 10_000 if CLAIMS[name][0] == 2 else 300)
+    """100,000 reports, 300 times; where candidates say the same, 10,000 times, since they are no mean of many."""
+    unbiased(name, 100_000, 10_000 if name in FEW else 300)
 
 
 # One device after the other, by the code that devices run
