@@ -27,6 +27,7 @@ from dpproxy.late_commands import register
 POLICY_COMMANDS = {
     "init": ("dpproxy.authoring.init_command:init", "Draft a policy from names, types, keys and constraints."),
     "check": ("dpproxy.authoring.check_command:check", "Print every problem, with its place and what to write instead."),
+    "bounds": ("dpproxy.authoring.bounds_choices:bounds", "Say what each choice of bounds keeps, and how much noise it has."),
     "test": ("dpproxy.authoring.commands:run_tests", "Hold what a policy says of questions against what tests expect."),
     "diff": ("dpproxy.authoring.commands:diff", "Say what one policy exposes more, or less, than another."),
     "simulate": ("dpproxy.authoring.simulation:simulate", "Ask a year of questions over invented rows."),

@@ -166,7 +166,9 @@ class _Counts:
                 return None
             what = f"{percent(found[0], found[1])} of {plural(name)} have more than {rows} rows in `{table.name}`: "
             what += f"a count of all rows misses {percent(found[2], found[3])}"
-            return self._problem(("bounds", str(table.name)), what, "raise the bound for less of this and more noise", "data-cut")
+            return self._problem(
+                ("bounds", str(table.name)), what, "see by `dpproxy policy bounds` what other bounds do", "data-cut"
+            )
 
         return Question((over, f"SELECT COUNT(*) FROM ({each}) AS e", lost, whole), told)
 
@@ -196,8 +198,8 @@ class _Counts:
         return Question((most, over, f"SELECT COUNT(*) FROM ({each}) AS e"), told)
 
     def _undeclared(self, table: TablePolicy, column: ColumnPolicy, shape: CatalogColumn) -> Question:
-        source = _comparable(column_source(self.catalog, table.name, column.name, QUOTE[self.dialect]), shape)
-        listed = ", ".join(literal(self.dialect, shape.type, _text(v)) for v in column.values or ())
+        source = comparable(column_source(self.catalog, table.name, column.name, QUOTE[self.dialect]), shape)
+        known = listed(column, shape, self.dialect)
         null = "" if column.nulls else f" OR {source} IS NULL"
 
         def told(found: Numbers) -> Problem | None:
@@ -208,7 +210,7 @@ class _Counts:
             fix = "add what the code book has to `values`, and `nulls: true` if NULL is a group"
             return self._problem(("tables", str(table.name), column.name), what, fix, "data-undeclared")
 
-        return Question((self._rows(table, f" WHERE {source} NOT IN ({listed}){null}"), self._rows(table)), told)
+        return Question((self._rows(table, f" WHERE {source} NOT IN ({known}){null}"), self._rows(table)), told)
 
     def _beyond(self, table: TablePolicy, column: ColumnPolicy, shape: CatalogColumn) -> Question:
         assert column.range is not None
@@ -228,8 +230,13 @@ class _Counts:
         return Question(tuple(self._rows(table, c) for c in conditions), told)
 
 
-def _comparable(source: str, shape: CatalogColumn) -> str:
-    """A column of an enumerated type compared with texts that may not be among its own."""
+def listed(column: ColumnPolicy, shape: CatalogColumn, dialect: Dialect) -> str:
+    """Return the declared values of a column as SQL constants."""
+    return ", ".join(literal(dialect, shape.type, _text(v)) for v in column.values or ())
+
+
+def comparable(source: str, shape: CatalogColumn) -> str:
+    """Return SQL of a column that may be compared with texts that are not of its enumerated type."""
     return f"CAST({source} AS TEXT)" if shape.type == "text" else source
 
 

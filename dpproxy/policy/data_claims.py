@@ -113,7 +113,7 @@ def claim_query(claim: Claim, policy: Policy, catalog: Catalog, dialect: str) ->
         raise ValueError(f"unknown dialect {dialect}")
     quote = QUOTE[dialect]
     if claim.kind is ClaimKind.ONE_ROW:
-        source, column = _to_unit(policy.tables[claim.table], catalog, quote)
+        source, column = to_unit(policy.tables[claim.table], catalog, quote)
         columns = [column]
     else:
         source = f"{table_source(catalog, claim.table, quote)} AS t"
@@ -123,8 +123,8 @@ def claim_query(claim: Claim, policy: Policy, catalog: Catalog, dialect: str) ->
     return f"SELECT COALESCE(MAX(n), 0) AS most FROM ({shared}) AS v"
 
 
-def _to_unit(table: TablePolicy, catalog: Catalog, quote: str) -> tuple[str, str]:
-    """A table joined with what its path leads over, and the unit's column at its end."""
+def to_unit(table: TablePolicy, catalog: Catalog, quote: str) -> tuple[str, str]:
+    """Return, as SQL, a table joined with what its path leads over, and the unit's column at its end."""
     assert table.unit is not None
     joins, here = [f"{table_source(catalog, table.name, quote)} AS t0"], table.name
     for i, step in enumerate(table.unit.steps):
