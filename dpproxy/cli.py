@@ -52,6 +52,7 @@ COMMANDS = {
     "budget": ("dpproxy.bookkeeping:budget_app", "What is spent and left; grant more."),
     "admin": ("dpproxy.admin:admin_app", "Look at a proxy while it serves, and steer it."),
     "prepare": ("dpproxy.prepare:prepare", "Make the prepared copy of a dataset, from which answers come faster."),
+    "collect": ("dpproxy.collector.collect_command:collect_app", "Take reports that devices randomised, and load them."),
     "audit": ("dpproxy.audit.audit_command:audit", "Hold what is promised against what happens, on invented people."),
     "ledger": ("dpproxy.bookkeeping:ledger_app", "Verify, show, export, back up and repair the ledger."),
 }

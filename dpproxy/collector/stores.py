@@ -158,7 +158,7 @@ class DuckDBStore:
             with duckdb.connect(self._path, read_only=True) as connection:
                 found = {
                     str(table.name): frozenset(
-                        row[0] for row in connection.execute(query, [_schema(table.name), table.name.name]).fetchall()
+                        row[0] for row in connection.execute(query, [schema_of(table.name), table.name.name]).fetchall()
                     )
                     for table in tables
                 }
@@ -224,13 +224,13 @@ def _texts(names: Sequence[str], rows: Sequence[Row]) -> pa.Table:
     return pa.table({name: pa.array(map(_text, column), pa.string()) for name, column in zip(names, columns, strict=True)})
 
 
-def _schema(name: TableName) -> str:
+def schema_of(name: TableName) -> str:
     """A policy's `public` is DuckDB's `main`."""
     return "main" if name.schema == "public" else name.schema
 
 
 def _duckdb_name(name: TableName) -> str:
-    return f"{quoted(_schema(name))}.{quoted(name.name)}"
+    return f"{quoted(schema_of(name))}.{quoted(name.name)}"
 
 
 def _check_columns(tables: Iterable[ReportTable], found: Mapping[str, frozenset[str]]) -> None:

@@ -44,6 +44,7 @@ BY_OTHERS: Final = {
     "docs/why-is-my-number-off.md": "test_tutorials.py",
     "docs/reference/python.md": "../test_public_api.py",
     "docs/policies/tutorial.md": "../authoring/test_tutorial.py",
+    "docs/how-to/collect.md": "../collector/test_collect_command.py",
 }
 """Pages whose blocks another test tries, with its file."""
 
