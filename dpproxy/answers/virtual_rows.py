@@ -21,6 +21,7 @@ from dpproxy.policy.data_claims import told, unitless_rows
 from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, TablePolicy
 from dpproxy.policy.names import plural, quote_name
+from dpproxy.policy.report_columns import randomised_told, reports_told
 from dpproxy.policy.scalars import length_text
 from dpproxy.policy.unit_forms import others_named
 from dpproxy.sql.types import INTEGERS, TIMES
@@ -198,8 +199,12 @@ def _answers(dataset: Dataset, asker: Asker) -> Iterator[Row]:
 def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     for table in _readable(dataset, asker):
         match table.kind:
-            case TableKind.PUBLIC | TableKind.REPORTS:
+            case TableKind.PUBLIC:
                 yield str(table.name), table.kind.value, None, None, None
+            case TableKind.REPORTS:
+                assert table.reports is not None
+                note = f"{reports_told(table.reports)}; groups of fewer than {table.reports.at_least} reports are not shown"
+                yield str(table.name), table.kind.value, None, None, note
             case TableKind.PEOPLE:
                 groups = None if table.bounds.groups is None else str(table.bounds.groups)
                 yield str(table.name), table.kind.value, str(table.bounds.rows), groups, _note(table, dataset)
@@ -247,6 +252,7 @@ def _policy(dataset: Dataset, asker: Asker) -> Iterator[Row]:
             rule = table.columns.get(column.name)
             low, high, values, note = _rule(rule)
             kind = "public" if table.kind.shown else str(rule.role if rule else ColumnRole.UNIT)
+            kind = "randomised" if rule is not None and rule.randomised is not None else kind
             yield str(table.name), column.name, kind, column_type(column), low, high, values, note
 
 
@@ -258,6 +264,7 @@ def _rule(rule: ColumnPolicy | None) -> Row:
     values = ", ".join(map(str, rule.values)) if rule.values is not None else None
     note = f"resolution {rule.resolution}" if rule.resolution is not None else None
     note = f"length {rule.length}" if rule.length is not None else note
+    note = randomised_told(rule.randomised) if rule.randomised is not None else note
     return low, high, values, note
 
 

@@ -12,6 +12,7 @@ from typing import assert_never
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable
 from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TableKind, TablePolicy, Value
 from dpproxy.policy.names import plural
+from dpproxy.policy.report_columns import randomised_told, reports_told
 from dpproxy.policy.scalars import length_text
 
 SHOWN_VALUES = 20
@@ -30,7 +31,9 @@ def _whose(table: TablePolicy, unit: str) -> str | None:
         case TableKind.PEOPLE:
             return f"Private: rows of {plural(unit)}, of which only aggregates are answered; {_counted(table, unit)}"
         case TableKind.REPORTS:
-            return f"Reports of {plural(unit)}, randomised before they were stored: counts are estimates, and no row is shown"
+            assert table.reports is not None
+            said = f"Reports of {plural(unit)}, randomised before they were stored: counts are estimates, and no row is shown"
+            return f"{said}; {reports_told(table.reports)}"
         case _:
             assert_never(table.kind)
 
@@ -64,7 +67,9 @@ def _said(rule: ColumnPolicy | None, unit: str) -> str | None:
         return f"Says whose row it is: may be counted and joined on, never shown ({unit})"
     if rule.role is ColumnRole.KEY:
         return "A key: may be joined on and counted, never shown"
-    said = [_values(rule)] if rule.values is not None else []
+    said = [_capital(randomised_told(rule.randomised))] if rule.randomised is not None else []
+    said += ["Told without noise"] if rule.plain else []
+    said += [_values(rule)] if rule.values is not None else []
     if rule.range is not None and rule.values is None:
         said.append(f"From {_text(rule.range[0])} to {_text(rule.range[1])}")
     if rule.lasts is not None:
@@ -72,6 +77,10 @@ def _said(rule: ColumnPolicy | None, unit: str) -> str | None:
     said += [f"in steps of {rule.resolution}"] if rule.resolution is not None else []
     said += [f"{rule.length} characters count"] if rule.length is not None else []
     return ", ".join(said) or None
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _values(rule: ColumnPolicy) -> str:

@@ -10,11 +10,12 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 from dpproxy.local.claims import Binary, Claim, Duchi, Laplace, Levels
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.joined_keys import with_joined
-from dpproxy.policy.model import ColumnPolicy, Policy, Randomised, ReleasedList, TablePolicy, Value
+from dpproxy.policy.model import ColumnPolicy, Policy, Randomised, ReleasedList, Reports, TablePolicy, Value
 
 CLAIM, NUMBER = "claim", "n"
 """Stored columns that the proxy reads itself: the number of a report's claim, and how many reports a cell stands for."""
@@ -70,6 +71,30 @@ def _of_values(values: tuple[Value, ...] | None) -> str:
     if all(isinstance(v, dt.date) for v in values):
         return "timestamp" if any(isinstance(v, dt.datetime) for v in values) else "date"
     return "text"
+
+
+def reports_told(reports: Reports) -> str:
+    """Say what a device tells: `epsilon 4 a report, 1 report a day, epsilon 360 in the 90 days kept`."""
+    a_day = f"{reports.per_day} report{'s' if reports.per_day != 1 else ''} a day"
+    said = f"epsilon {number_text(reports.epsilon)} a report, {a_day}"
+    if not reports.fresh:
+        return f"{said}, the same answer each time"
+    if reports.keep_days is None:
+        return f"{said}, kept for ever"
+    whole = reports.epsilon * reports.per_day * reports.keep_days
+    kept = f"{reports.keep_days} days" if reports.keep_days != 1 else "day"
+    return f"{said}, epsilon {number_text(whole)} in the {kept} kept"
+
+
+def randomised_told(made: Randomised) -> str:
+    """Say how a column was randomised: `by pgr, epsilon 4`, and each claim where there are several."""
+    each = dict.fromkeys(f"by {claim.name}, epsilon {number_text(claim.epsilon)}" for _, claim in made.claims)
+    return "randomised on devices " + "; ".join(each)
+
+
+def number_text(amount: Fraction) -> str:
+    """Write an epsilon with six digits at most."""
+    return f"{float(amount):,.6g}"
 
 
 def read_beside(rules: TablePolicy) -> Iterator[str]:

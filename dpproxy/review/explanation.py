@@ -14,6 +14,7 @@ from dpproxy.policy.check import family
 from dpproxy.policy.joined_keys import day_promise
 from dpproxy.policy.model import Budget, ColumnPolicy, ColumnRole, Role, TableKind, TablePolicy
 from dpproxy.policy.names import plural, quote_name
+from dpproxy.policy.report_columns import randomised_told, reports_told
 from dpproxy.policy.unit_forms import others_named
 from dpproxy.review.doubts import belief, delta, epsilon
 from dpproxy.review.verdicts import Answered, Bench
@@ -57,7 +58,8 @@ class _Explained:
         tables = [t for t in self._policy.tables.values() if self._role.tables is None or t.name in self._role.tables]
         private = [self._private(t) for t in tables if t.kind is TableKind.PEOPLE]
         title = f"What role {self._role.name} can learn from {self._policy.dataset}"
-        return Page(title, (self._who(), self._budget(), self._query(), *private, *self._public(tables), self._never()))
+        charged = (self._who(), self._budget(), self._query()) if self._policy.unit_key is not None else (self._devices(),)
+        return Page(title, (*charged, *private, *self._reports(tables), *self._public(tables), self._never()))
 
     @property
     def _units(self) -> str:
@@ -73,6 +75,19 @@ class _Explained:
                 f"The role's users are {', '.join(users)}." if users else "The role has no users.",
                 f"They ask in SQL and get answers with random noise. Whether one {unit}'s rows are there or not changes what "
                 "they may see by no more than the budget says, whatever else they know, and if they share what they see.",
+            ),
+        )
+
+    def _devices(self) -> Section:
+        """Who is protected where nobody has rows: by what each one sent, whoever reads it."""
+        unit, users = self._policy.unit_name, [u.name for u in self._policy.users.values() if u.role == self._role.name]
+        return Section(
+            "Who is protected, and from whom",
+            (
+                f"Protected is what each {unit} reports, by the {unit} itself: what arrives is randomised already.",
+                f"The role's users are {', '.join(users)}." if users else "The role has no users.",
+                f"They ask in SQL and get estimates over many {self._units}. No budget is spent, and there is none.",
+                f"Not protected is that a {unit} reports, nor the columns that are told as they are.",
             ),
         )
 
@@ -186,6 +201,22 @@ class _Explained:
         names = [str(t.name) for t in tables if t.kind.shown]
         if names:
             yield Section("Tables shown as they are", (f"Nothing about {self._units} is in {_listed(names)}.",))
+
+    def _reports(self, tables: list[TablePolicy]) -> Iterator[Section]:
+        for table in tables:
+            if table.reports is None:
+                continue
+            plain = [c.name for c in table.columns.values() if c.plain and c.role is ColumnRole.PLAIN]
+            made = [f"{c.name} ({randomised_told(c.randomised)})" for c in table.columns.values() if c.randomised is not None]
+            said = [
+                f"Its rows are reports of {self._units}, randomised before they arrived: {reports_told(table.reports)}.",
+                f"Whoever sees one, the proxy's operators included, learns no more of its {self._policy.unit_name} than that. "
+                "Answers cost no budget, and have no noise of the proxy's.",
+                f"Estimated are {_listed(made)}.",
+                f"Told as they are, without noise: {_listed(plain)}." if plain else "No column is told as it is.",
+                f"Groups of fewer than {table.reports.at_least} reports are not shown, which protects nobody by itself.",
+            ]
+            yield Section(f"Table {table.name}, reports of {self._units}", tuple(said))
 
     def _never(self) -> Section:
         return Section(

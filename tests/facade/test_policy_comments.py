@@ -5,12 +5,15 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 from decimal import Decimal
+from fractions import Fraction
 
 import pytest
 
 from dpproxy.facade.policy_comments import SHOWN_VALUES, column_comment, table_comment
+from dpproxy.local.claims import Binary
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable
-from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, TablePolicy, UnitPath
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Randomised, Reports, TablePolicy, UnitPath
+from dpproxy.policy.report_columns import reports_told
 from dpproxy.table_terms import TableName
 
 NAME = TableName("public", "visits")
@@ -33,6 +36,30 @@ def test_tables(change: dict[str, object], said: str) -> None:
     table = replace(TABLE, **change)  # type: ignore[arg-type]
     assert table_comment(table, SHAPE, "person") == PRIVATE + said
     assert table_comment(table, replace(SHAPE, comment="Who came."), "person") == f"Who came. {PRIVATE}{said}"
+
+
+def test_reports_say_what_a_device_tells() -> None:
+    reports = replace(TABLE, unit=None, reports=Reports(Fraction(4), keep_days=90))
+    said = table_comment(reports, SHAPE, "device")
+    assert said is not None
+    assert said.startswith("Reports of devices, randomised before they were stored")
+    assert said.endswith("epsilon 4 a report, 1 report a day, epsilon 360 in the 90 days kept")
+    coin = Randomised(((1, Binary(Fraction(3, 4), Fraction(1, 4))),), "c")
+    rules = {"c": ColumnPolicy("c", randomised=coin), "d": ColumnPolicy("d", plain=True, values=("x",))}
+    told = [column_comment(replace(reports, columns=rules), CatalogColumn(c, c, "bool"), "device") for c in rules]
+    assert told == ["Randomised on devices by rr, epsilon 1.09861", "Told without noise, One of x"]
+
+
+@pytest.mark.parametrize(
+    ("reports", "said"),
+    [
+        (Reports(Fraction(1, 2), 3), "epsilon 0.5 a report, 3 reports a day, kept for ever"),
+        (Reports(Fraction(2), 2, 1), "epsilon 2 a report, 2 reports a day, epsilon 4 in the day kept"),
+        (Reports(Fraction(2), 1, 9, fresh=False), "epsilon 2 a report, 1 report a day, the same answer each time"),
+    ],
+)
+def test_what_devices_tell(reports: Reports, said: str) -> None:
+    assert reports_told(reports) == said
 
 
 def test_of_public_tables_only_the_backends_comment() -> None:
