@@ -127,7 +127,7 @@ def _on_planes(claim: Plane, cells: Int64, candidates: Int64) -> Int64:
     """For each candidate the reports in its hyperplane."""
     grid, total = claim.base**claim.dimension, float(cells.sum()) * claim.base
     if candidates.size * claim.plane > LINES and grid <= 2**24 and total < 2**44:
-        return _by_transform(claim, cells)[candidates]
+        return _by_transform(claim, cells, candidates)
     if candidates.size * claim.plane <= KEPT:
         return _sums(cells, _kept_points(claim.base, claim.dimension, candidates.tobytes()))
     step = max(1, 4 * CHUNK // claim.plane)
@@ -168,15 +168,18 @@ def points_of(base: int, dimension: int, candidates: Int64) -> Int64:
     return points
 
 
-def _by_transform(claim: Plane, cells: Int64) -> Int64:
-    """All hyperplanes at once: the Fourier transform over all multiples of points is base C - n, a real number."""
+def _by_transform(claim: Plane, cells: Int64, candidates: Int64) -> Int64:
+    """Many hyperplanes at once: the Fourier transform over all multiples of points is base C - n, a real number."""
     base, dimension = claim.base, claim.dimension
-    points = _digits(np.arange(claim.points), base, dimension)
     places = base ** np.arange(dimension - 1, -1, -1)
     grid = np.zeros(base**dimension)
-    for scale in range(1, base):
-        grid[points * scale % base @ places] = cells
+    for first in range(0, claim.points, CHUNK):
+        numbers = np.arange(first, min(first + CHUNK, claim.points))
+        points = _digits(numbers, base, dimension)
+        for scale in range(1, base):
+            grid[points * scale % base @ places] = cells[numbers]
     waves = np.fft.rfftn(grid.reshape((base,) * dimension)).real
+    points = _digits(candidates, base, dimension)
     points = np.where(points[:, -1:] > base // 2, -points % base, points)  # the half that is left out has the same numbers
     counts: Int64 = np.rint((waves[tuple(points.T)] + cells.sum()) / base).astype(np.int64)
     return counts

@@ -213,7 +213,7 @@ def test_hyperplanes_by_points_and_by_waves(base: int, dimension: int) -> None:
     assert [sorted(row) for row in decoders.points_of(base, dimension, np.arange(points)).tolist()] == [
         sorted(plane(v, base, dimension)) for v in range(points)
     ]
-    assert decoders._by_transform(claim, cells).tolist() == meant
+    assert decoders._by_transform(claim, cells, np.arange(points)).tolist() == meant
 
 
 def test_large_geometries_are_decoded_by_waves(monkeypatch: pytest.MonkeyPatch) -> None:
