@@ -394,10 +394,9 @@ class ReportSelect(SelectRewriter):
         trees: list[ReadingQuery] = []
         cells = tuple(self._cell(column, trees) for column in asked.cells)
         _check_cells(cells, self.select)
-        child = self.rows.node
-        for column in asked.cells:
-            child = Filter(child.columns, child, Call("bool", "is_not_null", (Ref(column.stored.type, column.stored),)))
-        version = self.reports.version if any(len(c.claims) > 1 for c in cells) else None
+        child, version = self.rows.node, self.reports.version if any(len(c.claims) > 1 for c in cells) else None
+        for column in (*(c.stored for c in asked.cells), *((version,) if version is not None else ())):
+            child = Filter(child.columns, child, Call("bool", "is_not_null", (Ref(column.type, column),)))
         main = ReportGroups(
             child, tuple(key for _, key in keys), Ref(version.type, version) if version is not None else None,
             tuple(Ref(c.stored.type, c.stored) for c in asked.cells), tuple(asked.totals),
