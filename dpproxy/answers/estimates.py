@@ -22,6 +22,7 @@ from dpproxy.answers.table_standing import NOT_THERE
 from dpproxy.answers.unusable_values import no_literal
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread
 from dpproxy.errors import CANNOT_CONNECT_NOW, INTERNAL_ERROR, LOCK_NOT_AVAILABLE, Refusal
+from dpproxy.facade.database import column_text
 from dpproxy.mechanisms.noise import MechanismError, Released
 from dpproxy.mechanisms.reports import Told, estimates
 from dpproxy.plan.model import ReadingAccount
@@ -66,7 +67,7 @@ class Estimating:
                 for index in waiting:
                     released, told = await q.ending.race(self._read(index))
                     await self._parts.show_reading(index, released)
-                    self._said += notice(self._plan.accounts[index], told.reports, told.outside, told.hidden, released.rows)
+                    self._said += notice(self._plan.accounts[index], told.reports, told.outside, _named(told), released.rows)
                     self._log(self._plan.accounts[index], released)
                 await self._parts.evaluate_ready()
 
@@ -118,3 +119,9 @@ class Estimating:
             "estimate", dataset=q.dataset.policy.dataset, role=q.asker.role.name, user=q.asker.user.name, session=q.session,
             statement=q.statement, table=account.table, rows=released.rows,
         )  # fmt: skip
+
+
+def _named(told: Told) -> tuple[int, list[tuple[str | None, ...]]]:
+    """How many plain groups are not shown, and the keys of the first of them as texts."""
+    texts = [column_text(column).to_pylist() for column in told.hidden]
+    return told.few, list(zip(*texts, strict=True))

@@ -32,12 +32,13 @@ MOST_JOINT = 10_000
 
 @dataclass(frozen=True)
 class Told:
-    """Counts of a reading: `reports`, those `outside` what a device could have sent, and the plain groups that are `hidden`,
-    as they are too small."""
+    """Counts of a reading: `reports`, those `outside` what a device could have sent, and `few`, the plain groups that are too
+    small to be shown; `hidden`: their keys, of the first of them."""
 
     reports: int
     outside: int
-    hidden: tuple[tuple[str | None, ...], ...]
+    hidden: tuple[pa.Array, ...]
+    few: int
 
 
 def estimates(reading: Reading, exact: Exact) -> tuple[Released, Told]:
@@ -119,11 +120,11 @@ class _Read:
         reports = int(self.totals[0][self.usable].sum())
         names = [self.table.column(f"k{i}") for i in range(len(self.reading.keys))]
         small = [g.first for g in self.groups() if g.reports < self.reading.at_least]
-        hidden = tuple(tuple(_text(column[row].as_py()) for column in names) for row in small[:MOST_HIDDEN])
-        return Told(reports, int(self.totals[0].sum()) - reports, hidden)
+        hidden = tuple(_array(column.take(pa.array(small[:MOST_NAMED], pa.int64()))) for column in names)
+        return Told(reports, int(self.totals[0].sum()) - reports, hidden, len(small))
 
 
-MOST_HIDDEN = 1000
+MOST_NAMED = 3
 """Groups that are named as not shown."""
 
 
@@ -229,7 +230,7 @@ def _candidates(cell: ReportCell, tables: Sequence[pa.Table]) -> Sequence[str]:
         return cell.values
     listed: list[str] = tables[cell.values].column("v0").cast(pa.string()).to_pylist()
     most = max((claim.candidates or 0 for _, claim in cell.claims), default=0)
-    if None in listed or len(set(listed)) != len(listed) or len(listed) != most:
+    if None in listed or len(set(listed)) != len(listed) or (most and len(listed) != most):
         raise MechanismError("a public table lists other candidates than the claim has")
     return listed
 
@@ -244,16 +245,21 @@ def _plain_groups(keys: Sequence[pa.ChunkedArray], rows: int) -> tuple[Int64, In
 
 
 def _codes(key: pa.ChunkedArray) -> Int64:
-    plain = key.combine_chunks()
-    encoded = (plain.chunk(0) if isinstance(plain, pa.ChunkedArray) else plain).dictionary_encode(null_encoding="encode")
+    encoded = _array(key).dictionary_encode(null_encoding="encode")
     found: Int64 = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
 
 def _repeated(key: pa.ChunkedArray, groups: Sequence[_Group], rows: int) -> pa.Array:
     places = np.repeat(np.array([g.first for g in groups], dtype=np.int64), rows)
-    found = key.take(pa.array(places)).combine_chunks()
-    return found.chunk(0) if isinstance(found, pa.ChunkedArray) and found.num_chunks else found
+    return _array(key.take(pa.array(places)))
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    found = column.combine_chunks()
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    return found.chunk(0) if found.num_chunks else pa.array([], found.type)
 
 
 def _candidate_keys(reading: Reading, read: _Read, groups: int) -> Iterator[pa.Array]:
@@ -278,7 +284,3 @@ def _numbered(claim: Claim, candidates: Sequence[str]) -> Int64:
     if isinstance(claim, Hashed | CountMean | Hadamard):
         return np.array([number(text) for text in candidates], dtype=np.int64)
     return np.arange(len(candidates))
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

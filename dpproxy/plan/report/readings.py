@@ -111,10 +111,10 @@ def _collisions(cell: dict[str, Any]) -> str:
 
 
 def notice(
-    account: ReadingAccount, reports: int, outside: int, hidden: Sequence[tuple[str | None, ...]], rows: int
+    account: ReadingAccount, reports: int, outside: int, hidden: tuple[int, Sequence[tuple[str | None, ...]]], rows: int
 ) -> Iterator[str]:
     """Yield what the notice says of a reading. `reports`: how many there were; `outside`: how many of them no device could have
-    sent; `hidden`: plain groups that are not shown; `rows` that are."""
+    sent; `hidden`: how many plain groups are not shown, and the first of them; `rows` that are."""
     if not account.randomised:
         yield f"no epsilon charged: `{account.table}` holds reports of devices, and what is told of them iswithout noise"
     names, known = " and ".join(name for name, *_ in account.randomised), ", ".join(by for _, by, *_ in account.randomised)
@@ -135,24 +135,18 @@ def notice(
     yield from _unshown(account, hidden)
 
 
-def _unshown(account: ReadingAccount, hidden: Sequence[tuple[str | None, ...]]) -> Iterator[str]:
-    if not hidden:
+def _unshown(account: ReadingAccount, hidden: tuple[int, Sequence[tuple[str | None, ...]]]) -> Iterator[str]:
+    number, groups = hidden
+    if not number:
         return
     few = f"fewer than {account.at_least} reports"
     if not account.keys:
         yield f"nothing is shown of {few}"
-    elif len(hidden) <= MOST_NAMED:
-        groups = ", ".join(
-            " and ".join(f"{label} {_quoted(value)}" for label, value in zip(account.keys, group, strict=True))
-            for group in hidden
-        )
-        yield f"{groups} {'is' if len(hidden) == 1 else 'are'} not shown: {few}"
+    elif number == len(groups):
+        named = [[f"{label} {_quoted(value)}" for label, value in zip(account.keys, g, strict=True)] for g in groups]
+        yield f"{', '.join(map(' and '.join, named))} {'is' if number == 1 else 'are'} not shown: {few}"
     else:
-        yield f"{len(hidden)} groups are not shown: {few} each"
-
-
-MOST_NAMED = 3
-"""Groups that a notice names."""
+        yield f"{number} groups are not shown: {few} each"
 
 
 def _quoted(value: str | None) -> str:
