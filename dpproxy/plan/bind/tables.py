@@ -38,7 +38,6 @@ from dpproxy.tree.relation import (
 )
 
 UNNUMBERED = -1
-CENTRAL = "it was randomised before it was stored, and is estimated in tables of reports alone"
 _MICROSECOND = dt.timedelta(microseconds=1)
 MAX_SERIES = 1_000_000  # declared values an engine enumerates for a domain: days of 2,700 years, or a whole number range
 
@@ -245,7 +244,6 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
     taint = {ColumnRole.UNIT: Taint.UNIT, ColumnRole.KEY: Taint.KEY}.get(role, Taint.NONE)
     if table.kind.shown:
         taint = Taint.NONE
-    central = entry.reports is not None
     return Column(
         UNNUMBERED,
         entry.name,
