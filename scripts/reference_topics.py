@@ -85,7 +85,7 @@ TOPICS = (
         "A setting has a value that cannot be read, or no such setting exists. A value that cannot be read is never replaced by "
         "a default: who mistypes an epsilon must not spend another.",
         "[Settings](settings.md) lists names and ranges; `RESET dpproxy.epsilon` goes back to the policy's.",
-        ("sql/settings.py", "session/session_settings.py", "plan/functions/time_zones.py"),
+        ("sql/settings.py", "session/description.py", "plan/functions/time_zones.py"),
     ),
     Topic(
         "Statements that PostgreSQL refuses too",
@@ -130,7 +130,7 @@ TOPICS = (
         "Some ways to send a statement do not work over private tables.",
         "Send the query itself, with `client_encoding` UTF8.",
         ("session/client.py", "session/conductor.py", "session/description.py", "session/encodings.py", "session/extended_query.py",
-         "session/private_statement.py", "session/statement_answers.py", "session/sql_prepare.py", "session/session_settings.py"),
+         "session/private_statement.py", "session/statement_answers.py", "session/sql_prepare.py", "session/description.py"),
         ("FEATURE_NOT_SUPPORTED", "UNTRANSLATABLE_CHARACTER", "UNDEFINED_OBJECT", "PROTOCOL_VIOLATION"),
     ),
     Topic(
@@ -138,7 +138,7 @@ TOPICS = (
         "The connection is refused before any statement: wrong name or password, too many connections, TLS asked for or missing.",
         "Check user, password and `sslmode`; wait after several wrong passwords. Limits are the operator's "
         "([limits of sessions](../how-to/limits-of-sessions.md)).",
-        ("server/", "limits/throttle.py", "wire/scram.py", "wire/startup.py", "session/greeting.py", "session/facade_login.py"),
+        ("server/", "limits/throttle.py", "wire/scram.py", "wire/startup.py", "session/facade_login.py", "session/facade_login.py"),
     ),
     Topic(
         "Interruptions and failures",

@@ -28,8 +28,7 @@ from dpproxy.mechanisms.noise import Int64, Released
 from dpproxy.plan.model import Array, Plan
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.reuse.lookup import AnswerLookup
-from dpproxy.reuse.matching import Asked, any_noise
-from dpproxy.reuse.spelled_values import SpelledValues, check_size
+from dpproxy.reuse.matching import Asked, SpelledValues, any_noise, check_size
 from dpproxy.reuse.store import Found
 from dpproxy.sql.template import Param, Template
 

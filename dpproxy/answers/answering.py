@@ -44,7 +44,7 @@ from dpproxy.errors import CANNOT_CONNECT_NOW, LOCK_NOT_AVAILABLE, Refusal
 from dpproxy.ledger.ledger import Standing, amounts
 from dpproxy.mechanisms.noise import Int64
 from dpproxy.plan.intervals.ends import endless_told
-from dpproxy.plan.measure.moving_constants import MOVING
+from dpproxy.plan.measure.fingerprint import MOVING
 from dpproxy.plan.model import Plan, Typical
 from dpproxy.plan.report import omissions
 from dpproxy.plan.report.omissions import left_out_told

@@ -32,7 +32,7 @@ from dpproxy.policy.model import Policy, Role, User
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.readings import Reading
 from dpproxy.reuse.lookup import RecentNotices, Reuse
-from dpproxy.reuse.spelled_values import Spell
+from dpproxy.reuse.matching import Spell
 from dpproxy.sql.privacy_clauses import NAME as BUDGET_CALL
 from dpproxy.sql.repeatability import BEYOND_WORDS
 from dpproxy.sql.statements import SIGNALS, Statement

@@ -24,7 +24,7 @@ from dpproxy.answers.dataset import Asker, Dataset, words_of
 from dpproxy.answers.plan_cache import plans_for
 from dpproxy.answers.question import Literals, Question
 from dpproxy.answers.statement_end import Ending
-from dpproxy.audit import black_box, reconstruction
+from dpproxy.audit import black_box
 from dpproxy.audit.bench import AuditBench, Statement, Subject
 from dpproxy.audit.black_box import Attack, Figure, Point
 from dpproxy.audit.events import Outcome
@@ -187,7 +187,7 @@ def attacks(
         lambda: averaging(figures, given),
         lambda: tracing(figures, given),
         lambda: differencing(both, bench, figures, seconds / 2),
-        lambda: reconstruction.reconstruction(bench),
+        lambda: black_box.reconstruction(bench),
         lambda: key_probing(figures, given),
         lambda: error_probing(both, bench),
         lambda: races(bench, figures),

@@ -5,7 +5,7 @@ statements and what of it cannot; they tell no name, so that a probe needs no to
 where a token is configured it must be shown (`Authorization: Bearer ...`), and without one the address must be of this machine
 (`tokens.check_address`). A server of probes alone has no `/metrics`, so that it may listen where a cluster's probes
 reach it. Everything else is 404. Requests are answered in threads of their own, and a connection whose request is
-not whole gives way when too many wait (`http_door`); nothing is read of a request but its first line and headers.
+not whole gives way when too many wait (`console.web`); nothing is read of a request but its first line and headers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any, Final, cast
 import structlog
 
 from dpproxy.console import metrics, tokens
-from dpproxy.console.http_door import QUEUE, Door
+from dpproxy.console.web import QUEUE, Door
 from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import Status
 

@@ -15,7 +15,7 @@ from dpproxy.engines.postgres import Postgres
 from dpproxy.engines.relations import Renderer
 from dpproxy.engines.spark import Spark
 from dpproxy.plan.context import MAX_STAGED_ROWS, too_many_rows
-from dpproxy.plan.functions.literals import NotPlain, typed_literal
+from dpproxy.plan.functions.operators import NotPlain, typed_literal
 from dpproxy.plan.properties.text_growth import CUTS, PARAMETER
 from dpproxy.sql.template import Dialect, TooManyRows
 from dpproxy.sql.types import FLOATS, INTEGERS, TEXTS, array_items

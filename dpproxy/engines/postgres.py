@@ -15,8 +15,8 @@ import datetime as dt
 from fractions import Fraction
 
 from dpproxy.engines import postgres_casts as casts
+from dpproxy.engines import postgres_casts as times
 from dpproxy.engines import postgres_numbers
-from dpproxy.engines import postgres_times as times
 from dpproxy.engines.base import CASTS, Names, quote
 from dpproxy.engines.norm_scaling import EXACT, Words
 from dpproxy.engines.postgres_numbers import number_kind, number_literal

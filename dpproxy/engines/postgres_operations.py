@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.engines import postgres_times as times
+from dpproxy.engines import postgres_casts as times
 from dpproxy.engines.base import Engine, Names, held_number, quote
 from dpproxy.engines.postgres_casts import TYPES
 from dpproxy.engines.postgres_numbers import HELD, Arithmetic, number_kind
 from dpproxy.engines.spelling import Operand
 from dpproxy.errors import INVALID_ESCAPE_SEQUENCE, Refusal
+from dpproxy.plan.operations.bounds import MOST
 from dpproxy.plan.operations.catalogue import operation
-from dpproxy.plan.operations.lengths import MOST
 from dpproxy.plan.operations.operation import Operation, constant
 from dpproxy.plan.properties.facts import LARGEST, facts, fits_int4
 from dpproxy.plan.properties.text_growth import CUTS

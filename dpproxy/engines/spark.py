@@ -18,8 +18,8 @@ from __future__ import annotations
 import datetime as dt
 from fractions import Fraction
 
-from dpproxy.engines import spark_numbers as numbers
 from dpproxy.engines import spark_times as times
+from dpproxy.engines import spark_types as numbers
 from dpproxy.engines.base import LIMIT, Names
 from dpproxy.engines.doubles import snapped
 from dpproxy.engines.norm_scaling import Words

@@ -8,9 +8,9 @@ adds types, aggregates and what measurements need.
 
 from __future__ import annotations
 
-from dpproxy.engines import spark_numbers as numbers
 from dpproxy.engines import spark_texts as texts
 from dpproxy.engines import spark_times as times
+from dpproxy.engines import spark_types as numbers
 from dpproxy.engines.base import Engine, Names, check_number
 from dpproxy.engines.doubles import decimal_operation
 from dpproxy.engines.spark_types import WIDE, narrowest, one_kind, refused, representation, widest
@@ -139,7 +139,7 @@ class SparkOperations(Engine):
         return int(args[1].text or 0)
 
     def spell_number(self, expr: Call, names: Names, function: str) -> str:
-        """By a function of `spark_numbers`, of a DOUBLE."""
+        """By a function of `spark_types`, of a DOUBLE."""
         return str(getattr(numbers, function)(self.number(expr.args[0], names, "DOUBLE")))
 
     # --- dates and times

@@ -6,7 +6,7 @@ say what they mean over released and public rows.
 
 from __future__ import annotations
 
-from dpproxy.sql.strftime import FIELDS, PARTS
+from dpproxy.sql.translation import FIELDS, PARTS
 
 _FIELDS = ", ".join(f"('%{letter}', '{form}')" for letter, form in FIELDS.items())
 _FIELDS += """, ('%%', '"%"')"""

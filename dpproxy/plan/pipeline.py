@@ -61,8 +61,7 @@ from dpproxy.plan.outer.totals import Totals
 from dpproxy.plan.previews import preview
 from dpproxy.plan.refusals import FormRefusal, rows_of_people
 from dpproxy.plan.report.explain import explain_rows, plan_account
-from dpproxy.plan.report.omissions import hidden_groups
-from dpproxy.plan.report.proof import with_proofs
+from dpproxy.plan.report.omissions import hidden_groups, with_proofs
 from dpproxy.plan.report.readings import reading_account, reports_account
 from dpproxy.plan.report.typical_error import aimable, typical_aggregates
 from dpproxy.plan.rewrite.rules import rewritten

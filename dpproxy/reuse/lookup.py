@@ -24,8 +24,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.privacy.measurement import EXTRA, Accept, Measurement, Names
 from dpproxy.privacy.selection_ranks import draws
 from dpproxy.reuse.data_epoch import Epoch, Refreshed
-from dpproxy.reuse.matching import Asked, Groups, Origin, StoredRelease, name
-from dpproxy.reuse.spelled_values import SpelledValues
+from dpproxy.reuse.matching import Asked, Groups, Origin, SpelledValues, StoredRelease, name
 from dpproxy.reuse.store import AWAY, TOUCH_SECONDS, AnswerStore, Found
 from dpproxy.reuse.tables import Claiming, TablesAway
 from dpproxy.sql.settings import ReuseMode

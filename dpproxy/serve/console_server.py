@@ -22,10 +22,9 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from dpproxy.console.health import HealthServer
-from dpproxy.console.http_door import AT_A_TIME, PLACES, QUEUE, Door, Listener
 from dpproxy.console.source import Source
 from dpproxy.console.tokens import Entrance, digests, is_local
-from dpproxy.console.web import LARGEST, application
+from dpproxy.console.web import AT_A_TIME, LARGEST, PLACES, QUEUE, Door, Listener, application
 from dpproxy.operations.status import Status
 from dpproxy.serve.runtime import listening
 from dpproxy.server.tls import TlsFiles

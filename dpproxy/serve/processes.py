@@ -34,8 +34,7 @@ from dpproxy.records.place import SqlitePlace, place_of
 from dpproxy.serve.member_process import NOTHING, Membership, decoded, packed
 from dpproxy.serve.proxy import said
 from dpproxy.serve.runtime import Options, ServingError, listening, notify
-from dpproxy.server.connection_slots import SharedSlots
-from dpproxy.server.sockets import local_socket
+from dpproxy.server.connection_slots import SharedSlots, local_socket
 
 LOG = structlog.get_logger()
 

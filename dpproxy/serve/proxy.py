@@ -48,8 +48,8 @@ from dpproxy.serve.operator import AdminSocket, Operator
 from dpproxy.serve.runtime import Options, Rounds, ServingError, give_back, keep_giving_back, lasting_secret, listening, notify
 from dpproxy.serve.self_report import SelfReport
 from dpproxy.serve.served_policies import ServedPolicies, watched
+from dpproxy.server.connection_slots import local_socket, waiting_room
 from dpproxy.server.server import LEAVE, Server
-from dpproxy.server.sockets import local_socket, waiting_room
 from dpproxy.server.tls import Tls, TlsError, load_tls
 from dpproxy.server.warden import Warden
 from dpproxy.sql.statements import Signal

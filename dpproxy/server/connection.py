@@ -25,12 +25,12 @@ from dpproxy.errors import (
 )
 from dpproxy.limits.throttle import Throttle
 from dpproxy.policy.model import User
+from dpproxy.server.connection_slots import address_of, keep_alive
 from dpproxy.server.login import Login, Nobody
-from dpproxy.server.sockets import address_of, keep_alive
 from dpproxy.server.tls import HANDSHAKE, Handshakes, Tls, agreed, encrypt
 from dpproxy.session.client import ClientSession, Site
-from dpproxy.session.greeting import Greeting, Origin, greet
-from dpproxy.session.session_settings import misnamed
+from dpproxy.session.description import misnamed
+from dpproxy.session.facade_login import Greeting, Origin, greet
 from dpproxy.telemetry.tallies import Tallies
 from dpproxy.waiting_places import network
 from dpproxy.wire import backend as back

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from dpproxy.policy.model import Policy, User
-from dpproxy.session.greeting import Greeting
+from dpproxy.session.facade_login import Greeting
 from dpproxy.wire import backend as back
 from dpproxy.wire.frontend import decode_sasl_initial, decode_sasl_response
 from dpproxy.wire.protocol import Frame

@@ -24,13 +24,11 @@ from dpproxy.limits.throttle import Throttle
 from dpproxy.limits.turns import Turns
 from dpproxy.policy.model import Policy
 from dpproxy.server.connection import Arrival
-from dpproxy.server.connection_slots import ConnectionSlots, OwnSlots
+from dpproxy.server.connection_slots import BACKLOG, ConnectionSlots, OwnSlots
 from dpproxy.server.login import Nobody
-from dpproxy.server.sockets import BACKLOG
 from dpproxy.server.tls import Handshakes, Tls
-from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.client import ClientSession
-from dpproxy.session.inflow import HalfMessages
+from dpproxy.session.inflow import BufferPool, HalfMessages
 from dpproxy.session.memo import Memo
 from dpproxy.sql.statements import Signal
 from dpproxy.telemetry.tallies import Tallies

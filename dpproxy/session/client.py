@@ -20,17 +20,15 @@ from dpproxy.answers.statement_end import internal
 from dpproxy.errors import ADMIN_SHUTDOWN, CANNOT_CONNECT_NOW, INTERNAL_ERROR
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.facade.ddl import role_name
-from dpproxy.limits.arrival_times import seconds_waited
 from dpproxy.limits.fair_share import QUANTUM
 from dpproxy.limits.session_limits import Progress, SessionLimits, State
 from dpproxy.limits.side_threads import breathe, metered
+from dpproxy.limits.throttle import seconds_waited
 from dpproxy.limits.turns import BYTE, RELAYED, Turns, beyond_flat
-from dpproxy.session.buffer_pool import BufferPool
 from dpproxy.session.concern import harmless
 from dpproxy.session.conductor import Conductor
-from dpproxy.session.facade_login import Key, cancel_at, enter, new_secret
-from dpproxy.session.greeting import NOWHERE, Greeting, Origin
-from dpproxy.session.inflow import Half, Inflow, Message, Outflow
+from dpproxy.session.facade_login import NOWHERE, Greeting, Key, Origin, cancel_at, enter, new_secret
+from dpproxy.session.inflow import BufferPool, Half, Inflow, Message, Outflow
 from dpproxy.session.link import FacadeLink, LinkLost
 from dpproxy.session.memo import Memo
 from dpproxy.session.sql_prepare import PreparedStatement

@@ -12,6 +12,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, UNTRANSLATABLE_CHARACTER, Refusal
+from dpproxy.sql.statements import Statement
+from dpproxy.wire import frontend_build as front
+from dpproxy.wire.frontend import Parse
 
 UTF8: Final = "utf-8"
 _LATIN: Final = {1: 1, 2: 2, 3: 3, 4: 4, 5: 9, 6: 10, 7: 13, 8: 14, 9: 15, 10: 16}  # LATIN5 is ISO 8859-9, and so on
@@ -63,3 +66,22 @@ def decoded(values: Sequence[bytes | None], encoding: str | None) -> list[str | 
 
 def _use_utf8(told: str) -> Refusal:
     return Refusal(FEATURE_NOT_SUPPORTED, told, hint="SET client_encoding = 'UTF8';")
+
+
+# What reads public tables alone, in PostgreSQL's words where it came in another engine's.
+#
+# Knows: statements and the bytes they came in. Must not know: what they mean. Such a statement is passed on as it came, unless
+# `sql.translation` wrote it otherwise when it was split.
+
+
+def query(raw: bytes, sql: str, statements: Sequence[Statement]) -> bytes:
+    """Return the simple query to pass on."""
+    texts = [s.text for s in statements]
+    return raw if all(text in sql for text in texts) else front.query("; ".join(texts))
+
+
+def parse(raw: bytes, message: Parse, statements: Sequence[Statement]) -> bytes:
+    """Return the Parse to pass on; of a statement that is planned, as it came."""
+    if len(statements) != 1 or statements[0].private or statements[0].text in message.sql:
+        return raw
+    return front.parse(message.name, statements[0].text, message.oids)

@@ -13,7 +13,7 @@ from typing import Final
 
 from dpproxy.answers.statement_end import StatementFailed
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, STATEMENT_TOO_COMPLEX, Refusal
-from dpproxy.session import public_text
+from dpproxy.session import encodings
 from dpproxy.session.description import describe
 from dpproxy.session.encodings import converted
 from dpproxy.session.private_statement import INNER, all_formats, inner_text
@@ -47,7 +47,7 @@ class ExtendedQuery:
         client, replies = self._client, self._replies
         try:
             statements = await self._answers.statements(message.sql) if mentions else ()
-            raw = public_text.parse(raw, message, statements)
+            raw = encodings.parse(raw, message, statements)
         except Refusal as refusal:
             self._answers.not_answered(message.sql, "other", refusal)
             await replies.refuse(refusal, simple=False)

@@ -15,10 +15,9 @@ from typing import Final, Protocol
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN, SUCCESSFUL_COMPLETION, Refusal
 from dpproxy.session.link import FacadeLink
-from dpproxy.session.memo import Memo
+from dpproxy.session.memo import Memo, ReplyRecorder
 from dpproxy.session.message_flow import State
 from dpproxy.session.private_talk import PrivateTalk
-from dpproxy.session.repeat_cache import ReplyRecorder
 from dpproxy.session.sql_prepare import PreparedStatement
 from dpproxy.session.tracker import STATUSES
 from dpproxy.sql.statements import Signal

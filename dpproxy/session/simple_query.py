@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 from dpproxy.answers.statement_end import Ending, StatementFailed
 from dpproxy.errors import Refusal
-from dpproxy.session import public_text, sql_prepare
+from dpproxy.session import encodings, sql_prepare
 from dpproxy.session.encodings import converted
+from dpproxy.session.memo import CachedReply, ReplyRecorder
 from dpproxy.session.private_statement import PrivateStatement, fitted, outer_oids
 from dpproxy.session.private_talk import PrivateTalk
-from dpproxy.session.repeat_cache import CachedReply, ReplyRecorder
 from dpproxy.session.replies import Client, Replies
 from dpproxy.session.sql_prepare import prepared
 from dpproxy.session.statement_answers import StatementAnswers
@@ -50,7 +50,7 @@ class SimpleQuery:
             await replies.refuse(refusal, simple=True)
             return
         if not by_name and not any(s.private for s in statements):
-            replies.forward(b"Q", public_text.query(raw, sql, statements))
+            replies.forward(b"Q", encodings.query(raw, sql, statements))
             return
         async with replies.captured(extended=False) as talk:
             if replies.discarding:

@@ -22,13 +22,12 @@ from dpproxy.answers.statement_end import Ending, StatementFailed
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, NO_ACTIVE_SQL_TRANSACTION, Refusal
 from dpproxy.plan.report.explain import epsilon_text
 from dpproxy.privacy.loss import ZERO
-from dpproxy.reuse.spelled_values import check_size
-from dpproxy.session.description import client_values
+from dpproxy.reuse.matching import check_size
+from dpproxy.session.description import check_name, client_values
+from dpproxy.session.memo import CachedReply, RepeatCache
 from dpproxy.session.private_statement import PrivateStatement, all_formats, evaluate, fit, outer_oids
 from dpproxy.session.private_talk import SCRATCH, PrivateTalk
-from dpproxy.session.repeat_cache import CachedReply, RepeatCache
 from dpproxy.session.replies import Client
-from dpproxy.session.session_settings import check_name
 from dpproxy.session.sql_prepare import PreparedStatement, current
 from dpproxy.sql.repeatability import check_allowed
 from dpproxy.sql.settings import ACCURACY, EPSILON, NOTICES, REUSE, STATEMENT_TIMEOUT

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from dpproxy.audit.bench import AuditBench
+from dpproxy.audit.black_box import SPENT, fitted, reconstruction
 from dpproxy.audit.hostile_rows import World
-from dpproxy.audit.reconstruction import SPENT, fitted, reconstruction
 
 
 def test_from_guessing_to_knowing(small: AuditBench) -> None:

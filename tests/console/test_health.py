@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from dpproxy.console import health
 from dpproxy.console.health import HealthServer
-from dpproxy.console.http_door import OF_ONE
+from dpproxy.console.web import OF_ONE
 from dpproxy.operations.requests import OperationError
 from dpproxy.operations.status import Check, Status
 from tests.worlds.told_status import STATUS

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dpproxy.console.http_door import AT_A_TIME, OF_ONE, PLACES, QUEUE, Door, Listener, Peer
+from dpproxy.console.web import AT_A_TIME, OF_ONE, PLACES, QUEUE, Door, Listener, Peer
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from small_expressions import call, column, ref
 
-from dpproxy.engines import postgres_times as times
+from dpproxy.engines import postgres_casts as times
 from dpproxy.engines.base import quote
 from dpproxy.engines.postgres import Postgres
 from dpproxy.errors import Refusal

@@ -12,7 +12,7 @@ import pytest
 from scratch_postgres import scratch_server
 
 from dpproxy.engines.duckdb import DuckDB
-from dpproxy.engines.re2 import translated
+from dpproxy.engines.duckdb_operations import translated
 from dpproxy.errors import Refusal
 from dpproxy.plan.functions.patterns import regex, regexp_count, regexp_replace, regexp_substr
 from dpproxy.tree.expr import Expr, Lit

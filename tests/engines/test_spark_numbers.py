@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_expressions import call, column, ref
 
-from dpproxy.engines import spark_numbers as numbers
+from dpproxy.engines import spark_types as numbers
 from dpproxy.engines.spark import Spark
 from dpproxy.engines.spark_types import double
 

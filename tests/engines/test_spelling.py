@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from small_expressions import call, lit
 
-from dpproxy.engines import doubles, engine, spark_numbers, spark_texts, spark_times
+from dpproxy.engines import doubles, engine, spark_texts, spark_times, spark_types
 from dpproxy.engines.spelling import Fixed, Operand, filled
 from dpproxy.errors import Refusal
 from dpproxy.plan.operations.catalogue import CATALOGUE
@@ -53,7 +53,7 @@ def test_methods_that_rows_name_are_there(dialect: Dialect) -> None:
 
 
 def test_functions_that_rows_name_are_there() -> None:
-    files = {"number": spark_numbers, "text": spark_texts, "time": spark_times}
+    files = {"number": spark_types, "text": spark_texts, "time": spark_times}
     named = [spelling for row in CATALOGUE.values() if isinstance(spelling := row.spark, By) and spelling.method in files]
     assert len(named) > 8
     assert all(callable(getattr(files[by.method], by.parameters[0])) for by in named)

@@ -11,7 +11,7 @@ import pytest
 from scratch_postgres import scratch_server
 
 from dpproxy.facade.foreign_functions import DATES
-from dpproxy.sql.strftime import FIELDS, PARTS
+from dpproxy.sql.translation import FIELDS, PARTS
 
 TIMES = (dt.datetime(2024, 2, 29, 0, 5, 9), dt.datetime(2021, 1, 3, 13, 45, 59), dt.datetime(1999, 12, 31, 12, 0))
 

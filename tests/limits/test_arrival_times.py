@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from dpproxy.limits.arrival_times import seconds_waited
+from dpproxy.limits.throttle import seconds_waited
 
 
 class Connection(asyncio.Transport):

@@ -14,7 +14,7 @@ from dpproxy.engines.base import Engine
 from dpproxy.errors import Refusal
 from dpproxy.plan import pipeline
 from dpproxy.plan.intervals import arithmetic
-from dpproxy.plan.outer import array_sources, measured_select, select_keys, staging
+from dpproxy.plan.outer import measured_select, select_keys, staged_rows, staging
 from dpproxy.plan.properties import facts
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql import effort, guard, skeleton
@@ -144,7 +144,7 @@ def test_formulas_are_as_the_parser_has_them_and_steps_far_below(
         assert repr(found) == repr(copied(skeleton.parsed(text)))
         return found
 
-    for module in (measured_select, select_keys, array_sources, staging, skeleton):
+    for module in (measured_select, select_keys, staged_rows, staging, skeleton):
         monkeypatch.setattr(module, "parse_expression", compared)
     steps = [
         taken(case.sql)

@@ -25,7 +25,7 @@ from dpproxy.mechanisms.noise_sources import DefaultNoise
 from dpproxy.plan.bind import from_clause, joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure import compiler
-from dpproxy.plan.properties import columns, key_domains
+from dpproxy.plan.properties import key_domains, null_padding
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense
 from dpproxy.policy.catalog import Catalog
@@ -157,7 +157,7 @@ def _outer_joins_keep_constants(patch: pytest.MonkeyPatch) -> None:
     """A column stayed the same in all rows of a unit where an outer join leaves some of them without a value."""
 
     def planted(column: Column) -> Column:
-        return replace(columns.nulled_column(column), constant=column.constant)
+        return replace(null_padding.nulled_column(column), constant=column.constant)
 
     for module in (joins, from_clause):
         patch.setattr(module, "nulled_column", planted)

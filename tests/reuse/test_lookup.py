@@ -22,7 +22,7 @@ from dpproxy.policy.problems import PolicyError
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.reuse.data_epoch import Refreshed
 from dpproxy.reuse.lookup import AnswerLookup, RecentAnswers
-from dpproxy.reuse.spelled_values import Spell, SpelledValues
+from dpproxy.reuse.matching import Spell, SpelledValues
 from dpproxy.reuse.store import AnswerStore
 from tests.worlds.town import Town, town
 

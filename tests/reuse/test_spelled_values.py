@@ -11,7 +11,7 @@ import pytest
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal
 from dpproxy.limits.side_threads import SideThreads
-from dpproxy.reuse.spelled_values import LONG, SpelledValues, check_size, holes
+from dpproxy.reuse.matching import LONG, SpelledValues, check_size, holes
 from dpproxy.sql.template import Param, Template
 
 ARRAY = "{" + ",".join(map(str, range(LONG))) + "}"

@@ -9,7 +9,7 @@ import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
-from dpproxy.console.http_door import Door, Peer
+from dpproxy.console.web import Door, Peer
 from dpproxy.serve.console_server import protocol_at
 
 PEER = ("10.0.0.1", 4711)

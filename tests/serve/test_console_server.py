@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dpproxy.console.http_door import OF_ONE
 from dpproxy.console.tokens import FILE
+from dpproxy.console.web import OF_ONE
 from dpproxy.serve.console_server import ConsoleServer, console_tls
 from dpproxy.serve.runtime import ServingError
 from dpproxy.server.tls import TlsFiles

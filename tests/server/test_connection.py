@@ -19,7 +19,7 @@ from dpproxy.policy.model import User
 from dpproxy.server import connection
 from dpproxy.server.connection import Arrival
 from dpproxy.server.login import Nobody
-from dpproxy.session.greeting import Greeting, Origin
+from dpproxy.session.facade_login import Greeting, Origin
 from dpproxy.telemetry.tallies import Tallies
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_authentication, read_report

@@ -19,7 +19,7 @@ from dpproxy.limits.throttle import Throttle
 from dpproxy.policy.model import Policy, User
 from dpproxy.server.login import Login, Nobody
 from dpproxy.server.server import Server
-from dpproxy.session.greeting import Greeting
+from dpproxy.session.facade_login import Greeting
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.backend import read_backend_key_data, read_negotiate_protocol_version, read_report
 from dpproxy.wire.protocol import Frame, ProtocolError

@@ -13,7 +13,7 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.ledger import Ledger
 from dpproxy.limits.session_limits import SessionLimits, State
 from dpproxy.server.server import NUMBER_BITS, Server
-from dpproxy.session.greeting import NOWHERE, Origin
+from dpproxy.session.facade_login import NOWHERE, Origin
 from dpproxy.sql.statements import Signal
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 from tests.worlds.waiting import until

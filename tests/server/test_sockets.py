@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from dpproxy.serve.launch import LaunchError, Proxy, launched
-from dpproxy.server.sockets import BESIDE, LEAST_WAITING, local_socket, waiting_room
+from dpproxy.server.connection_slots import BESIDE, LEAST_WAITING, local_socket, waiting_room
 from tests.worlds.certificates import certificate
 from tests.worlds.one_table import written
 from tests.worlds.wire_client import PASSWORD

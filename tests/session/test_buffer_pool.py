@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpproxy.session.buffer_pool import FREE, OF_ALL, OF_USER, BufferPool
+from dpproxy.session.inflow import FREE, OF_ALL, OF_USER, BufferPool
 from dpproxy.wire.framing import MAX_MESSAGE
 
 OF_ONE, ALL = 100, 250

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from dpproxy.session import client, concern
-from dpproxy.session.buffer_pool import BufferPool
+from dpproxy.session.inflow import BufferPool
 from dpproxy.session.memo import Memo
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import MOST, Batch, FrontendFramer

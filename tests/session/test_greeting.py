@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.session.greeting import greet
+from dpproxy.session.facade_login import greet
 from dpproxy.wire.backend import read_negotiate_protocol_version
 from dpproxy.wire.frontend import Startup
 from dpproxy.wire.protocol import MINOR, ProtocolError

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-from dpproxy.session.buffer_pool import FREE, BufferPool
-from dpproxy.session.inflow import QUEUE_LIMIT, Half, Inflow
+from dpproxy.session.inflow import FREE, QUEUE_LIMIT, BufferPool, Half, Inflow
 from dpproxy.wire import frontend_build as front
 from dpproxy.wire.framing import MOST, FrontendFramer
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from dpproxy.plan.measure.moving_constants import MOVING
+from dpproxy.plan.measure.fingerprint import MOVING
 from tests.worlds.skewed import DATA, SHOP
 from tests.worlds.town import Town, town
 

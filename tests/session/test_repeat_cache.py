@@ -9,7 +9,7 @@ import pytest
 
 from dpproxy.mechanisms.noise import Exact
 from dpproxy.session.link import FacadeLink
-from dpproxy.session.repeat_cache import MOST, ROWS, CachedReply, RepeatCache, ReplyRecorder
+from dpproxy.session.memo import MOST, ROWS, CachedReply, RepeatCache, ReplyRecorder
 from dpproxy.wire import frontend_build as front
 from tests.worlds.scripted import ScriptedEngine, Stage
 from tests.worlds.wire_client import Message, Wire, report, rows, tags

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.session.session_settings import (
+from dpproxy.session.description import (
     LONGEST,
     SELECT_LIST,
     WIDTH,

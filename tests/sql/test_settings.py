@@ -11,7 +11,7 @@ import pytest
 import dpproxy
 from dpproxy.errors import Refusal
 from dpproxy.plan.context import session_settings
-from dpproxy.session.session_settings import SELECT_LIST
+from dpproxy.session.description import SELECT_LIST
 from dpproxy.sql import settings
 from dpproxy.sql.settings import NAMES, OWN, SETTINGS, Setting
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.sql.strftime import as_to_char
+from dpproxy.sql.translation import as_to_char
 
 
 @pytest.mark.parametrize(

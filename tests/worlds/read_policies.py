@@ -22,7 +22,7 @@ from dpproxy.serve import proxy, served_policies
 from dpproxy.serve.proxy import Running
 from dpproxy.serve.runtime import Options
 from dpproxy.session.client import ClientSession
-from dpproxy.session.greeting import NOWHERE, Origin
+from dpproxy.session.facade_login import NOWHERE, Origin
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
 
 RULES = policy()

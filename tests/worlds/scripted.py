@@ -48,7 +48,7 @@ from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Basis, Key, Measurement
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.server.server import Server
-from dpproxy.session.session_settings import Settings
+from dpproxy.session.description import Settings
 from dpproxy.sql.statements import SIGNALS, Statement
 from dpproxy.sql.template import Dialect, Param, Template
 from dpproxy.table_terms import TableName

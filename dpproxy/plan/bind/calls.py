@@ -14,7 +14,7 @@ from dpproxy.errors import UNDEFINED_FUNCTION, Refusal
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions import literals
+from dpproxy.plan.functions import operators
 from dpproxy.plan.measure import moments
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import literal_number
@@ -87,9 +87,9 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         return Agg("float8", name, (NULL,) if is_array else (), distinct, where, order, fractions)
     fields = forms.row(arguments[0]) if name == "count" and distinct and len(arguments) == 1 else None
     if fields:  # COUNT(DISTINCT (a, b)): rows of values, NULLs among them
-        whole = Call("record", "row", tuple(literals.coerce(binder.bind(f, scope), "text") for f in fields))
+        whole = Call("record", "row", tuple(operators.coerce(binder.bind(f, scope), "text") for f in fields))
         return Agg("int8", name, (whole,), distinct, where, order)
-    args = tuple(literals.coerce(binder.bind(a, scope), "text") for a in arguments)
+    args = tuple(operators.coerce(binder.bind(a, scope), "text") for a in arguments)
     count_arguments(name, args, _ARGUMENTS, node)
     return _within_one(name, args, distinct, where) if per_unit else Agg(_type(name, args), name, args, distinct, where, order)
 

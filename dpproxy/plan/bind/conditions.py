@@ -17,7 +17,7 @@ from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Clock
 from dpproxy.plan.functions import operators, patterns
-from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.functions.operators import coerce
 from dpproxy.plan.refusals import AROUND, OTHER_TYPE, NoMember, unsupported
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.types import TEXTS, type_name

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from dpproxy.errors import DATATYPE_MISMATCH, Refusal
 from dpproxy.plan.bind.results import RowsResult
-from dpproxy.plan.functions.literals import NotPlain, coerce
-from dpproxy.plan.functions.operators import same_kind
+from dpproxy.plan.functions.operators import NotPlain, coerce, same_kind
 from dpproxy.plan.properties.facts import facts
 from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import Column, Expr, Lit, Ref, Relation, has_subquery, references

@@ -25,10 +25,9 @@ from dpproxy.plan.bind import conditions
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
 from dpproxy.plan.bind.scope import Scope, reading
-from dpproxy.plan.functions import instants, literals, operators, patterns, times
-from dpproxy.plan.functions.constant_times import folded, read_time
-from dpproxy.plan.functions.folding import folded_value
-from dpproxy.plan.functions.literals import NotPlain, coerce, number_literal
+from dpproxy.plan.functions import instants, operators, patterns, times
+from dpproxy.plan.functions.constant_times import folded, folded_value, read_time
+from dpproxy.plan.functions.operators import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import builder, called
 from dpproxy.plan.operations.constants import literal
 from dpproxy.plan.refusals import CONSTANT, unsupported
@@ -189,7 +188,7 @@ class ExprBinder:
         if target == "bpchar":
             raise unsupported("a cast to char(n)", "Use varchar(n): char(n) pads with spaces that comparisons ignore.")
         if isinstance(inner, Lit) and inner.type == "unknown" and not length:
-            return literals.typed_literal(target, inner.text)
+            return operators.typed_literal(target, inner.text)
         if isinstance(inner, Hole) and inner.type == "unknown":
             return Hole(target, inner.index)
         if target == "interval" and inner.type != "interval" and forms.of_constants_alone(node):
@@ -215,7 +214,7 @@ class ExprBinder:
         if isinstance(unit, exp.IntervalSpan):
             return self.query.facade_constant(to_sql(node), "interval")
         text = f"{node.this.this} {unit.name if unit is not None else ''}".strip()
-        return literals.typed_literal("interval", text)
+        return operators.typed_literal("interval", text)
 
     def _substring(self, node: exp.Substring, scope: Scope) -> Expr:
         start = node.args.get("start") or exp.Literal.number(1)

@@ -18,7 +18,7 @@ from dpproxy.plan.bind.scope import Merged, Scope, Source, reading
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.functions import operators, scalars
 from dpproxy.plan.known_tables import Env
-from dpproxy.plan.properties.columns import computed_column, nulled_column
+from dpproxy.plan.properties.null_padding import computed_column, nulled_column
 from dpproxy.plan.refusals import positioned, unsupported
 from dpproxy.sql.dialect import ident, position
 from dpproxy.tree.expr import Column, Expr, Ref, conjuncts, references

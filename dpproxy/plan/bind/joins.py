@@ -17,9 +17,9 @@ from dpproxy.plan.bind.mandatory_matches import always_matched
 from dpproxy.plan.bind.tables import canonical_key, reach_unit
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.properties import row_keys, rows_per_value
-from dpproxy.plan.properties.columns import nulled_column
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities, same_values, strict
 from dpproxy.plan.properties.fanout import MOST, overall_limits
+from dpproxy.plan.properties.null_padding import nulled_column
 from dpproxy.tree.expr import Call, Column, Expr, InQuery, Ref, Relation, conjunction, conjuncts, has_subquery, references
 from dpproxy.tree.relation import (
     SINGLE,

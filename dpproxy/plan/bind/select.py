@@ -22,14 +22,14 @@ from dpproxy.plan.bind.results import Result, RowsResult
 from dpproxy.plan.bind.scope import Scope, reading, resolve_group_item, resolve_sort_item, unaliased
 from dpproxy.plan.bind.windows import order_free, total_order
 from dpproxy.plan.context import Context
-from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.functions.operators import coerce
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.properties import rows_per_value
-from dpproxy.plan.properties.columns import computed_column
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import beside_groups, check_repetitions, contribution, overall_limits, with_repetitions
 from dpproxy.plan.properties.key_origins import origin
 from dpproxy.plan.properties.narrowing import narrowed_column
+from dpproxy.plan.properties.null_padding import computed_column
 from dpproxy.plan.refusals import FormRefusal, limit_below, rows_of_people, unsupported
 from dpproxy.policy.names import plural
 from dpproxy.sql import capture

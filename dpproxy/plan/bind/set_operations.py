@@ -19,7 +19,7 @@ from dpproxy.plan.bind.results import Result, RowsResult
 from dpproxy.plan.bind.scope import reading
 from dpproxy.plan.bind.tables import reach_unit
 from dpproxy.plan.context import Context, Counter
-from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.functions.operators import coerce
 from dpproxy.plan.properties.equivalence import EquivalenceClasses, equalities
 from dpproxy.plan.properties.facts import as_type, merged
 from dpproxy.plan.properties.fanout import beside_values, most_public_rows, overall_limits

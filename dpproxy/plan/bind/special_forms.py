@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from dpproxy.errors import INVALID_TEXT_REPRESENTATION, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions import instants, literals, numbers, operators, patterns, plain, scalars, texts, times
-from dpproxy.plan.functions.literals import coerce
+from dpproxy.plan.functions import instants, numbers, operators, patterns, plain, scalars, texts, times
+from dpproxy.plan.functions.operators import coerce
 from dpproxy.plan.functions.registry import called
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import ident, to_sql
@@ -64,14 +64,14 @@ def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
     target = type_name(node.to) if isinstance(node, exp.Cast) else None
     inner = node.this if target and target.endswith("[]") else node
     if target and isinstance(inner, exp.Array):
-        return [literals.coerce(e, target[:-2]) for e in elements(binder, inner, scope) or ()]
+        return [operators.coerce(e, target[:-2]) for e in elements(binder, inner, scope) or ()]
     if not (isinstance(inner, exp.Literal) and inner.is_string):
         return None
     try:
         items: list[Expr] = [Lit("unknown", item) for item in array_items(inner.this)]
     except ValueError:
         raise Refusal(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{inner.this}"') from None
-    return [literals.coerce(e, target[:-2]) for e in items] if target else items
+    return [operators.coerce(e, target[:-2]) for e in items] if target else items
 
 
 def quantified(op: str, value: Expr, items: Sequence[Expr], every: bool) -> Expr:
@@ -192,7 +192,7 @@ def collated(binder: Binder, node: exp.Collate, scope: Scope) -> Expr:
     name = node.expression.this if isinstance(node.expression, exp.Column) else node.expression
     if ident(name) not in ("C", "POSIX") or isinstance(node.parent, exp.Predicate):
         raise unsupported(f"`{to_sql(node)}`", "Leave COLLATE out, or sort the released result by it.")
-    return literals.as_text(binder.bind(node.this, scope), "COLLATE")
+    return operators.as_text(binder.bind(node.this, scope), "COLLATE")
 
 
 _BITS: dict[type[exp.Expr], str] = {
@@ -249,7 +249,7 @@ def _parts_of_text(binder: Binder, args: Sequence[exp.Expr], scope: Scope, name:
     count = texts.split_count(value, mark)
     if name != "cardinality":
         return count
-    empty = operators.compare("=", literals.as_text(value, name), Lit("text", ""))
+    empty = operators.compare("=", operators.as_text(value, name), Lit("text", ""))
     return Case("int4", ((empty, Lit("int4", "0")),), count)
 
 

@@ -10,8 +10,7 @@ from sqlglot import exp
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import Item
 from dpproxy.plan.bind.scope import Scope
-from dpproxy.plan.functions.literals import coerce
-from dpproxy.plan.functions.operators import common_type
+from dpproxy.plan.functions.operators import coerce, common_type
 from dpproxy.plan.properties.fanout import beside_values
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import ident

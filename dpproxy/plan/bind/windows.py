@@ -18,7 +18,7 @@ from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.context import Context
-from dpproxy.plan.functions import literals, operators
+from dpproxy.plan.functions import operators
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution, most_rows
@@ -100,7 +100,7 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
     if name == "nth_value":
         args = (args[0], _place(args[1]))
     if name in ("lag", "lead") and len(args) > 2:
-        args = (args[0], args[1], literals.coerce(args[2], args[0].type))
+        args = (args[0], args[1], operators.coerce(args[2], args[0].type))
         type_ = operators.common_type(f"{name}()", [args[0].type, args[2].type])
         args = (_as(type_, args[0]), args[1], _as(type_, args[2]))
     if name == "ntile" and (most := facts(args[0]).bound.hi) is not None and most < 1:
@@ -133,7 +133,7 @@ def _nth_value(window: Win) -> Expr:
 
 def _place(value: Expr) -> Expr:
     """Which row of the frame nth_value is of: one from 1 on. Raises Refusal."""
-    number = literals.literal_text(literals.coerce(value, "int4"), "the place of nth_value")
+    number = operators.literal_text(operators.coerce(value, "int4"), "the place of nth_value")
     if not number.isdigit() or number == "0":
         raise Refusal(INVALID_ARGUMENT_FOR_NTH_VALUE, "argument of nth_value must be greater than zero")
     return value

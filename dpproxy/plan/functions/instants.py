@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dpproxy.plan.functions import time_zones
-from dpproxy.plan.functions.literals import check_count, coerce, literal_text
-from dpproxy.plan.functions.operators import added, alike, plus
+from dpproxy.plan.functions.operators import added, alike, check_count, coerce, literal_text, plus
 from dpproxy.plan.functions.plain import Builder, timestamp
 from dpproxy.plan.functions.time_formats import to_timestamp
 from dpproxy.plan.functions.times import extract

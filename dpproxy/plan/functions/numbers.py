@@ -12,8 +12,7 @@ from fractions import Fraction
 from itertools import pairwise
 
 from dpproxy.errors import INVALID_ARGUMENT_FOR_WIDTH_BUCKET, INVALID_PARAMETER_VALUE, Refusal
-from dpproxy.plan.functions.literals import check_count, coerce
-from dpproxy.plan.functions.operators import common_type, compare, multiply, negate, plus
+from dpproxy.plan.functions.operators import check_count, coerce, common_type, compare, multiply, negate, plus
 from dpproxy.plan.functions.plain import Builder, float_number, number
 from dpproxy.plan.functions.texts import whole_number
 from dpproxy.plan.properties.facts import facts, literal_number

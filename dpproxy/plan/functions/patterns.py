@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from dpproxy.errors import INVALID_ESCAPE_SEQUENCE, INVALID_REGULAR_EXPRESSION, UNDEFINED_FUNCTION, Refusal
-from dpproxy.plan.functions.literals import coerce, literal_text
+from dpproxy.plan.functions.operators import coerce, literal_text
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import TEXTS
 from dpproxy.tree.expr import Call, Expr, Hole, Lit

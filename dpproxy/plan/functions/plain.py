@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from dpproxy.plan.functions.literals import check_count, coerce
+from dpproxy.plan.functions.operators import check_count, coerce
 from dpproxy.plan.operations.operation import Like, Operation
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, TIMES

@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpproxy.plan.functions.literals import as_text, check_count, coerce, literal_text
-from dpproxy.plan.functions.operators import as_timestamp, common_type, compare, multiply
+from dpproxy.plan.functions.operators import (
+    as_text,
+    as_timestamp,
+    check_count,
+    coerce,
+    common_type,
+    compare,
+    literal_text,
+    multiply,
+)
 from dpproxy.plan.functions.plain import Builder
 from dpproxy.plan.operations.catalogue import cut_to
 from dpproxy.plan.operations.units import CUT

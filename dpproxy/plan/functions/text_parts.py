@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.errors import INVALID_PARAMETER_VALUE, SUBSTRING_ERROR, Refusal
-from dpproxy.plan.functions.literals import as_text, check_count, coerce
-from dpproxy.plan.functions.operators import compare, minus, plus
+from dpproxy.plan.functions.operators import as_text, check_count, coerce, compare, minus, plus
 from dpproxy.plan.functions.plain import Builder
 from dpproxy.plan.refusals import OTHER_TYPE, unsupported
 from dpproxy.sql.types import TEXTS

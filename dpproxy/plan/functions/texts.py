@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.errors import INVALID_PARAMETER_VALUE, PROGRAM_LIMIT_EXCEEDED, SUBSTRING_ERROR, Refusal
-from dpproxy.plan.functions.literals import as_text, coerce, literal_text
-from dpproxy.plan.functions.operators import compare, minus, multiply, plus
+from dpproxy.plan.functions.operators import as_text, coerce, compare, literal_text, minus, multiply, plus
 from dpproxy.plan.functions.scalars import boolean_letter
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, unsupported
 from dpproxy.sql.types import TEXTS

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.plan.functions.literals import check_count, coerce, literal_text, typed_literal
-from dpproxy.plan.functions.operators import compare, minus, multiply, negate, plus
+from dpproxy.plan.functions.operators import (
+    check_count,
+    coerce,
+    compare,
+    literal_text,
+    minus,
+    multiply,
+    negate,
+    plus,
+    typed_literal,
+)
 from dpproxy.plan.functions.plain import Builder, plain, timestamp
 from dpproxy.plan.operations.catalogue import CATALOGUE, operation
 from dpproxy.plan.operations.units import UNITS, unit_name
 from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
-from dpproxy.sql.strftime import PARTS
+from dpproxy.sql.translation import PARTS
 from dpproxy.sql.types import TIMES
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 

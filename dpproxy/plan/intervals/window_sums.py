@@ -2,7 +2,7 @@
 
 Knows: sqlglot's trees, names of outputs. Must not know: measurements, noise. A *window sum* is `sum(a) OVER (...)` or `avg(a)
 OVER (...)` of an aggregate `a` with a frame that is never empty. It adds up released values: those that were drawn, and not each
-raised to what is feasible first (`added_up`). It stands in the SELECT itself, or in the one query that reads the CTE or
+raised to what is feasible first (`query_shapes`). It stands in the SELECT itself, or in the one query that reads the CTE or
 subquery. Where all aggregates are read by such sums along one key, groups by themselves are not asked for, and sums may be
 measured instead (`privacy.running_sums`). Nothing here decides privacy; of doubtful cases nothing is said.
 

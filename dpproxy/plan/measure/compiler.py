@@ -60,7 +60,7 @@ class Compiled:
     names: Names | None = None
     cut: Query | None = None  # says how many units the bounds cut, where that is to be measured
     cutting: bool = False  # this is such a query
-    moving: bool = False  # with the time of day (`plan.measure.moving_constants`)
+    moving: bool = False  # with the time of day (`plan.measure.fingerprint`)
     clamped: tuple[str, ...] = ()  # columns whose range may cut values (`plan.measure.clamps`)
     limited: tuple[str, ...] = ()  # contribution bounds that hold values, in words
     all_rows: bool = False  # no unit has more rows in a group than count, by the statement itself
@@ -68,7 +68,7 @@ class Compiled:
     first: Query | None = None  # of the round before, where there is one (`mechanisms.key_rounds`)
     shape: str = ""  # where it is read from, where there are stored tables
     conditions: tuple[Expr, ...] = ()  # which every row satisfies
-    running: Running | None = None  # the sums that are measured where noise is Gaussian (`plan.measure.running`)
+    running: Running | None = None  # the sums that are measured where noise is Gaussian (`plan.measure.request`)
     values_of: str = ""  # the aggregate whose values are its groups (`plan.outer.registry.Registry.shared_values`)
     unshown: tuple[Unshown, ...] = ()
 

@@ -14,14 +14,14 @@ from fractions import Fraction
 
 from dpproxy.plan.measure import coverage
 from dpproxy.plan.measure.compiler import Compiled, Compiler
-from dpproxy.plan.measure.specs import BasisSpec, Bounding
+from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
 from dpproxy.plan.properties.key_domains import dense_domain
 from dpproxy.privacy.measurement import Accept, KeyGroups, Names
 from dpproxy.sql.template import Param, Text, split_holes
 from dpproxy.sql.types import FLOATS, INTEGERS
-from dpproxy.tree.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, walk
+from dpproxy.tree.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, Relation, conjunction, conjuncts, walk
 from dpproxy.tree.relation import ContributionLimits, Filter, Rows
 from dpproxy.tree.spelling import Speller
 
@@ -216,3 +216,27 @@ def _accepted(condition: Expr) -> tuple[Ref, tuple[Expr, ...]] | None:
 def _nameable(column: Column) -> bool:
     """Whether a condition on the column can be told from texts of groups."""
     return column.id >= 0 and column.type in _ACCEPTED and not column.taint
+
+
+# Whether a measurement looks at the time of day at which it is asked for: then it is another one each time it is asked.
+#
+# Knows: expressions, relations, which literals move (`plan.functions.constant_times`). Must not know: stored answers. A stored
+# answer is found by what the measurement would compute, so one that ends at this very second finds none, and is charged anew.
+
+
+MOVING = (
+    "the time of day is in this query, so that asking again measures and charges again; "
+    "compare with current_date or date_trunc('hour', now()) to have the answer kept"
+)
+"""What is said of such a measurement."""
+
+
+def moves(value: object) -> bool:
+    """Tell whether an expression, a relation, or anything that holds some has a constant that moves with the time of day."""
+    if isinstance(value, Lit):
+        return value.moving
+    if isinstance(value, tuple | list):
+        return any(map(moves, value))
+    if isinstance(value, Column) or not isinstance(value, Expr | Relation | BasisSpec | SelectionSpec):
+        return False
+    return any(moves(getattr(value, field.name)) for field in fields(value) if field.name != "columns")

@@ -21,7 +21,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, NoRoom, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.measure.charge_division import Share, divided, too_small
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.measure.running import names_of_sums, running_note
+from dpproxy.plan.measure.request import names_of_sums, running_note
 from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec, TopSpec
 from dpproxy.privacy import noise_scale, running_sums, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss

@@ -1,6 +1,6 @@
 """Which stored table a measurement can be read from instead of being made of rows, and how.
 
-Knows: trees, their text, stored tables. Must not know: who makes these tables, what reading one costs (`shape_costs`), data.
+Knows: trees, their text, stored tables. Must not know: who makes these tables, what reading one costs, data.
 There are two kinds: groups of units (counts and totals, before anything is bounded), which also give groups by fewer keys; and
 sums (what all units add, bounded), which are right for the same keys and bounds alone. Either way the same integers are added up
 as from scratch, so that answers are shared by all shapes: what is read was made of the same rows, keys and values, as their SQL
@@ -10,11 +10,10 @@ tells. Privacy does not rest on that: the kernel derives what a unit can change 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 
 from dpproxy.plan.context import StoredTable
-from dpproxy.plan.measure import shape_costs
 from dpproxy.plan.measure.stored_definitions import groups_of, looks_again, members, numbered, stages, sums_of, without_fresh
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_codings import coded_keys
@@ -50,6 +49,52 @@ from dpproxy.tree.measured import (
     rows_of,
 )
 from dpproxy.tree.spelling import Query, SpelledRows, Speller
+
+# What it costs to read a measurement from a stored table, as far as public facts tell: the model that chooses between shapes.
+#
+# Knows: how many groups are declared. Must not know: rows, users, how large a table is: the choice is printed by EXPLAIN, and
+# would tell of them. So costs are of one unit, in the time that reading a stored row takes, and only compared with each other.
+# Rows are never fewer than the groups they are in, so a stored table that has what is asked for is never worse than they are.
+#
+# Figures were measured in DuckDB over two million groups of 200,000 units (docs/benchmarks.md).
+
+
+GUESSED = 100
+"""Groups of a unit, where nobody declares how many there are."""
+ADDED_BY_UNIT, ADDED_BY_KEY = 1.0, 8.0
+"""What a stored row costs more that is added up to fewer groups: by the unit alone, whose number indexes a table; by a key as
+well, where DuckDB hashes both."""
+BOUNDED = 6.0
+"""What one group of a unit costs more: to find the unit's size, join it, scale the group, and add it up."""
+
+
+@dataclass(frozen=True, order=True)
+class Cost:
+    """What a unit costs, and why, in words."""
+
+    units: float
+    why: str = field(compare=False)
+
+
+def of_sums(size: int | None, weighed: bool) -> Cost:
+    """Return the cost of sums over all units. `weighed`: groups of units are looked at once, and few of them again."""
+    return Cost(
+        _group_count(size) if weighed else 0.0, "bounded and added up" + (", but for who is in new groups" if weighed else "")
+    )
+
+
+def of_groups(size: int | None, keys: int | None) -> Cost:
+    """Return the cost of groups of units in a table of `size` declared groups, as they are, or added up by so many `keys`."""
+    groups = _group_count(size)
+    told = f"at most {size} for each" if size is not None else "not declared"
+    if keys is None:
+        return Cost(groups * (1 + BOUNDED), f"{told}, to be bounded")
+    added = groups * (1 + (ADDED_BY_KEY if keys else ADDED_BY_UNIT))
+    return Cost(added + (groups if keys else 1) * BOUNDED, f"{told}, to be added up and bounded")
+
+
+def _group_count(size: int | None) -> float:
+    return GUESSED if size is None else max(size, 1)
 
 
 @dataclass(frozen=True)
@@ -167,7 +212,7 @@ class _Choice:
     kind: str
     table: _Table
     tree: Statement
-    cost: shape_costs.Cost
+    cost: Cost
 
 
 def _choice(
@@ -176,13 +221,13 @@ def _choice(
     read = _sums(sums, told, declared, table, same)
     if read is not None:
         weighed = isinstance(read, FreshSums)
-        return _Choice("stored sums", table, _with_sums(tree, read), shape_costs.of_sums(table.size, weighed))
+        return _Choice("stored sums", table, _with_sums(tree, read), of_sums(table.size, weighed))
     stage = _groups(_stage(sums), told, table)
     if stage is None:
         return None
     *_, groups = stages(stage)
     assert isinstance(groups, StoredGroups)
-    cost = shape_costs.of_groups(table.size, len(told.keys) if groups.summed else None)
+    cost = of_groups(table.size, len(told.keys) if groups.summed else None)
     return _Choice("stored groups", table, _with_sums(tree, _over(sums, stage)), cost)
 
 

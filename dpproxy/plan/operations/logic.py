@@ -9,7 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from dpproxy.plan.operations import bounds, constants, lengths
+from dpproxy.plan.operations import bounds, constants
 from dpproxy.plan.operations.operation import Nulls, Operation, Spelling, Test, by
 from dpproxy.tree import interval as iv
 
@@ -75,23 +75,23 @@ LOGIC = (
     _pattern("like", "LIKE"),
     _pattern("ilike", "ILIKE"),
     Operation(
-        name="coalesce", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.hull, grid=bounds.common_grid, length=lengths.largest,
+        name="coalesce", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.hull, grid=bounds.common_grid, length=bounds.largest,
         chooses=True, duckdb="coalesce({all:v|, })", postgres="coalesce({all:w|, })", spark="coalesce({all:w|, })",
     ),
     Operation(
-        name="least", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.least, grid=bounds.common_grid, length=lengths.largest,
+        name="least", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.least, grid=bounds.common_grid, length=bounds.largest,
         chooses=True, passes_null=True, exact=min, duckdb="least({all:w|, })", postgres="least({all:w|, })",
         spark="least({all:w|, })",
     ),
     Operation(
-        name="greatest", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.greatest, grid=bounds.common_grid, length=lengths.largest,
+        name="greatest", takes=_CHOSEN, nulls=Nulls.ALL, bound=iv.greatest, grid=bounds.common_grid, length=bounds.largest,
         chooses=True, passes_null=True, exact=max, duckdb="greatest({all:w|, })", postgres="greatest({all:w|, })",
         spark="greatest({all:w|, })",
     ),
     Operation(
         name="nullif", takes="i[inf]>i|n[inf]>n|f[inf]>f|tt>t|bb>b|d[dp]>d|p[dp]>p|vv>v|cc>c|uu>u",
         nulls=Nulls.FIRST_OR_OTHERS,
-        bound=bounds.first, grid=bounds.grid_of_first, length=lengths.first, chooses=True,
+        bound=bounds.first, grid=bounds.grid_of_first, length=bounds.first_length, chooses=True,
         duckdb="CASE WHEN {0:c} = {1:c} THEN NULL ELSE {0} END", postgres="(CASE WHEN {0:c} = {1:c} THEN NULL ELSE {0} END)",
         spark="(CASE WHEN {0:c} = {1:c} THEN NULL ELSE {0} END)",
     ),

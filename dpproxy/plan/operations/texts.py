@@ -6,7 +6,7 @@ operands that are cut (`{0:g}`), so that no row makes a text of a billion charac
 
 from __future__ import annotations
 
-from dpproxy.plan.operations import bounds, lengths
+from dpproxy.plan.operations import bounds
 from dpproxy.plan.operations.operation import LengthRule, Nulls, Operation, Refused, Spelling, by
 
 _JAVA = Refused("regular expressions are Java's there, which read some texts otherwise and fail on long ones")
@@ -18,7 +18,7 @@ _WORDS = "regexp_extract_all({0}, '[\\pL\\pN]+|[^\\pL\\pN]+')"
 def _changed(name: str, duckdb: Spelling, postgres: Spelling, spark: Spelling, **more: object) -> Operation:
     """A function from text to text, no longer than its operand."""
     return Operation(
-        name=name, takes="t>t", nulls=Nulls.OPERAND, duckdb=duckdb, postgres=postgres, spark=spark, length=lengths.first,
+        name=name, takes="t>t", nulls=Nulls.OPERAND, duckdb=duckdb, postgres=postgres, spark=spark, length=bounds.first_length,
         functions=(name,), operands="t", result="text", **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -26,7 +26,7 @@ def _changed(name: str, duckdb: Spelling, postgres: Spelling, spark: Spelling, *
 def _trimmed(name: str, postgres: str, where: str) -> Operation:
     return Operation(
         name=name, takes="tt>t", nulls=Nulls.OPERAND, duckdb=f"{name}({{0}}, {{1}})", postgres=f"{postgres}({{0}}, {{1}})",
-        spark=f"trim({where} {{1}} FROM {{0}})", length=lengths.first, widens=True,
+        spark=f"trim({where} {{1}} FROM {{0}})", length=bounds.first_length, widens=True,
     )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def _part(name: str, takes: str, length: LengthRule, duckdb: Spelling, postgres:
 def _padded(name: str) -> Operation:
     return Operation(
         name=name, takes="tit>t", nulls=Nulls.OPERAND, duckdb=f"{name}({{0}}, {{1}}, {{2}})",
-        postgres=f"{name}({{0}}, {{1}}::int, {{2}})", spark=f"{name}({{0}}, {{1:p}}, {{2}})", length=lengths.padded,
+        postgres=f"{name}({{0}}, {{1}}::int, {{2}})", spark=f"{name}({{0}}, {{1:p}}, {{2}})", length=bounds.padded,
     )  # fmt: skip
 
 
@@ -69,7 +69,7 @@ TEXTS = (
     ),
     Operation(
         name="md5", takes="t>t", nulls=Nulls.OPERAND, duckdb="md5({0})", postgres="md5({0})", spark="md5({0})",
-        length=lengths.fixed(32), functions=("md5",), operands="t", result="text",
+        length=bounds.fixed(32), functions=("md5",), operands="t", result="text",
     ),
     Operation(
         name="length", takes="t>i", nulls=Nulls.OPERAND, duckdb="length({0})", postgres="length({0})", spark="length({0})",
@@ -101,28 +101,28 @@ TEXTS = (
     _trimmed("rtrim", "rtrim", "TRAILING"),
     Operation(
         name="translate", takes="ttt>t", nulls=Nulls.OPERAND, duckdb="translate({0}, {1}, {2})",
-        postgres="translate({0}, {1}, {2})", spark="translate({0}, {1}, {2})", length=lengths.first, widens=True,
+        postgres="translate({0}, {1}, {2})", spark="translate({0}, {1}, {2})", length=bounds.first_length, widens=True,
     ),
     _padded("lpad"),
     _padded("rpad"),
-    _part("left", "ti>t", lengths.up_to(1), "left({0}, {1:p})", "left({0}, {1:p})", by("text", "left")),
-    _part("right", "ti>t", lengths.up_to(1), "right({0}, {1:p})", "right({0}, {1:p})", by("text", "right")),
+    _part("left", "ti>t", bounds.up_to(1), "left({0}, {1:p})", "left({0}, {1:p})", by("text", "left")),
+    _part("right", "ti>t", bounds.up_to(1), "right({0}, {1:p})", "right({0}, {1:p})", by("text", "right")),
     _part(
-        "substring", "tii>t", lengths.up_to(2), "substring({0}, {1:p}, {2:p})", by("substring"), by("text", "substring"),
+        "substring", "tii>t", bounds.up_to(2), "substring({0}, {1:p}, {2:p})", by("substring"), by("text", "substring"),
     ),
-    _part("substring_from", "ti>t", lengths.first, "substring({0}, {1:p})", "substr({0}, {1:p})", by("text", "substring")),
+    _part("substring_from", "ti>t", bounds.first_length, "substring({0}, {1:p})", "substr({0}, {1:p})", by("text", "substring")),
     Operation(  # there is no field 0: PostgreSQL raises
         name="split_part", takes="tti>t", nulls=Nulls.OTHERS,
         duckdb="CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL AND {2} IS NOT NULL "
         "THEN coalesce(string_split({0}, {1})[{2}], '') END",
-        postgres=by("split_part"), spark="split_part({0}, {1}, NULLIF({2:p}, 0))", length=lengths.first, part=True,
+        postgres=by("split_part"), spark="split_part({0}, {1}, NULLIF({2:p}, 0))", length=bounds.first_length, part=True,
     ),
-    _grown("concat", "[tinfbdpu]+>t", "({all:g| || })", lengths.total),
-    _grown("concat_ws", "tt+>t", "concat_ws({all:g|, })", lengths.joined, Nulls.FIRST),
-    _grown("replace", "ttt>t", "replace({all:g|, })", lengths.replaced, functions=("replace",), operands="ttt", result="text"),
-    _grown("repeat", "ti>t", "repeat({0:g}, {1:n})", lengths.repeated),
+    _grown("concat", "[tinfbdpu]+>t", "({all:g| || })", bounds.total),
+    _grown("concat_ws", "tt+>t", "concat_ws({all:g|, })", bounds.joined, Nulls.FIRST),
+    _grown("replace", "ttt>t", "replace({all:g|, })", bounds.replaced, functions=("replace",), operands="ttt", result="text"),
+    _grown("repeat", "ti>t", "repeat({0:g}, {1:n})", bounds.repeated),
     _grown(
-        "regexp_replace", "tttt>t", "regexp_replace({all:g|, })", lengths.matches_replaced, matches=True, spark=_JAVA,
+        "regexp_replace", "tttt>t", "regexp_replace({all:g|, })", bounds.matches_replaced, matches=True, spark=_JAVA,
         duckdb="regexp_replace({0:g}, {1:r}, {2:g}, {3:g} || 's')",
     ),
     _matched("regex", "regexp_matches({0}, {1:r}, 's')", "({0} ~ {1})"),
@@ -135,6 +135,6 @@ TEXTS = (
     Operation(
         name="regexp_extract", takes="ttit>t", nulls=Nulls.OTHERS,
         duckdb="(CASE WHEN regexp_matches({0}, {1:r}, {3} || 's') THEN regexp_extract({0}, {1:r}, {2}, {3} || 's') END)",
-        postgres="(regexp_match({0}, {1}, {3}))[1]", spark=_JAVA, length=lengths.first, matches=True, widens=True,
+        postgres="(regexp_match({0}, {1}, {3}))[1]", spark=_JAVA, length=bounds.first_length, matches=True, widens=True,
     ),
 )  # fmt: skip

@@ -7,23 +7,172 @@ between the years 1 and 9999 where they are shifted or subtracted, and are NULL 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import prod
 
-from dpproxy.plan.operations import bounds, constants, fields, lengths
-from dpproxy.plan.operations.fields import YEAR_SECONDS, interval_field
+from dpproxy.plan.operations import bounds, constants
+from dpproxy.plan.operations.bounds import length, parts_of, scaled, years
 from dpproxy.plan.operations.operation import (
     BoundRule,
     FoldRule,
     FormRule,
     Nulls,
+    Operand,
+    Operands,
     Operation,
     Refused,
     Span,
     Spelling,
+    Step,
     StepRule,
     by,
+    constant,
 )
-from dpproxy.plan.operations.units import DAY
+from dpproxy.plan.operations.units import DAY, UNITS
+from dpproxy.tree import interval as iv
+from dpproxy.tree.expr import Expr
+from dpproxy.tree.interval import OPEN, Interval
+
+# Fields of dates, moments and intervals: their bounds, and what days or hours they look at.
+#
+# Knows: the calendar, how intervals are made. Must not know: which operations are fields, engines. Hours of an interval are not
+# carried into days, nor days into months; of multiples of a constant interval the fields are multiplied one by one and not
+# carried.
+
+
+Most = Mapping[Span, int]
+YEAR_SECONDS = 365 * DAY
+"""At least."""
+
+
+def interval_field(name: str, most: int, made: Most | None = None, lasts: Mapping[Span, int] | None = None) -> FormRule:
+    """Bound a field of an interval: by `most` of any, by less where `made` tells how; of so many seconds (`lasts`) it has one for
+    each. Of what is no interval nothing is said."""
+
+    def rule(operands: Operands, bound: Interval, span: Interval) -> tuple[Interval, Interval]:
+        value = operands[0]
+        if value.expr.type != "interval":
+            return bound, span
+        return _field(name, most, made or {}, lasts or {}, value)
+
+    return rule
+
+
+def _field(name: str, most: int, made: Most, lasts: Mapping[Span, int], value: Operand) -> tuple[Interval, Interval]:
+    how = value.made_by.interval if value.made_by is not None else None
+    if how is Span.MULTIPLE:
+        number, unit = value.operands[:2]
+        known = scaled(number.bound, constant(unit.expr), name)
+        if known.closed:
+            return known, Interval(Fraction(-most), Fraction(most))
+    how = Span.DIFFERENCE if value.grid is not None else how
+    largest = made.get(how, most) if how is not None else most
+    span = Interval(Fraction(-largest), Fraction(largest))
+    per = lasts.get(how) if how is not None else None
+    if per is not None:
+        return iv.meet(span, iv.outward(iv.divide(value.bound, Interval(Fraction(per), Fraction(per))))), span
+    return (span if how in (Span.DIFFERENCE, Span.AGE) or largest < 100 else OPEN), span
+
+
+def year_field(of_intervals: FormRule) -> FormRule:
+    """Bound a year: of days or moments by the calendar."""
+
+    def rule(operands: Operands, bound: Interval, span: Interval) -> tuple[Interval, Interval]:
+        value = operands[0]
+        if value.expr.type != "interval" and value.bound.closed:
+            return years(value.bound, value.expr.type), span
+        return of_intervals(operands, bound, span)
+
+    return rule
+
+
+# --- what it looks at, and how many results it has
+
+
+def of_months(_: Sequence[Expr]) -> Step:
+    return "month"
+
+
+def of_days(_: Sequence[Expr]) -> Step:
+    return "day"
+
+
+def of_hours(_: Sequence[Expr]) -> Step:
+    return "hour"
+
+
+def step_of_unit(args: Sequence[Expr]) -> Step | None:
+    """Say what moments cut to a unit look at."""
+    unit = UNITS.get(constant(args[0]))
+    if unit is None:
+        return None
+    if unit.interval[0]:
+        return "month"
+    return "day" if unit.of_days else "hour" if unit.name == "hour" else None
+
+
+def step_of_bins(args: Sequence[Expr]) -> Step | None:
+    """Say what bins look at: those of whole days that begin at midnight, or of whole hours at a full hour, hold their days, or
+    hours, whole."""
+    micros, clock = parts_of(constant(args[0]))[2], constant(args[2])[11:] or "00:00:00"
+    if micros == 0 and clock == "00:00:00":
+        return "day"
+    return "hour" if micros % UNITS["hour"].micros == 0 and clock.endswith(":00:00") else None
+
+
+def step_of_format(args: Sequence[Expr]) -> Step | None:
+    """Say what a format of strftime looks at."""
+    pattern = constant(args[1])
+    if set(re.findall("%.", pattern)) <= {"%Y", "%y", *_MONTHS}:
+        return "month"
+    return None if "%M" in pattern or "%S" in pattern else "hour" if "%H" in pattern else "day"
+
+
+Moments = Callable[[Expr], Interval]
+
+
+def count_of_units(args: Sequence[Expr], moments: Moments) -> int | None:
+    unit = UNITS.get(constant(args[0]))
+    return _steps_within(args[1], unit.seconds[0] if unit is not None and unit.of_days else Fraction(0), moments)
+
+
+def count_of_bins(args: Sequence[Expr], moments: Moments) -> int | None:
+    return _steps_within(args[1], length(constant(args[0])), moments)
+
+
+def _steps_within(moment: Expr, size: Fraction, moments: Moments) -> int | None:
+    bound = moments(moment)
+    return _steps(bound, size) if bound.closed and size > 0 else None
+
+
+def _steps(bound: Interval, size: Fraction) -> int:
+    """How many intervals of at least `size`, end to end, values within a closed bound fall in, wherever these begin."""
+    lo, hi = bound.ends
+    return int(max(hi - lo, Fraction(0)) // size) + 2
+
+
+_CLOCK = {"%H": 24, "%M": 60, "%S": 60}
+_CALENDAR = {"%m": 12, "%b": 12, "%B": 12, "%d": 31, "%a": 7, "%A": 7, "%y": 100}
+"""How many texts a code of strftime prints, of those that the allow-list writes. Of others nothing is known here."""
+_DATES = {"%d", "%a", "%A"}
+_MONTHS = {"%m", "%b", "%B"}
+
+
+def count_of_formats(args: Sequence[Expr], moments: Moments) -> int | None:
+    """Count the texts of a format: as many as its codes print, or as there are days, months or years with a year in it."""
+    codes = set(re.findall("%.", constant(args[1])))
+    if not codes <= {"%Y", *_CLOCK, *_CALENDAR}:
+        return None
+    if "%Y" not in codes:
+        return prod({**_CLOCK, **_CALENDAR}[c] for c in codes)
+    bound = moments(args[0])
+    if not bound.closed:
+        return None
+    days = 1 if codes & _DATES else 28 if codes & _MONTHS else 365
+    return _steps(bound, Fraction(days * DAY)) * prod(_CLOCK[c] for c in codes & set(_CLOCK))
+
 
 FROM_UTC, TO_UTC, CUT_TO = "from_utc", "to_utc", "trunc_time"
 """What a zone's clocks show of a moment in UTC, and back; a moment cut to a unit."""
@@ -48,10 +197,10 @@ def _of_moments(
 ) -> Operation:
     """A field of dates and moments that begins with a day. `endless`: infinite for an infinite moment on PostgreSQL; `early`:
     DuckDB computes it from its first day on: ISO weeks of those before PostgreSQL's first year raise."""
-    return _field(name, "[dp]>i", most, spark, value, None, fields.of_days, endless=endless, early=early)
+    return _time_field(name, "[dp]>i", most, spark, value, None, of_days, endless=endless, early=early)
 
 
-def _field(
+def _time_field(
     name: str, takes: str, most: tuple[int, int], spark: str, value: Field, form: FormRule | None, step: StepRule | None,
     *, endless: bool = False, early: bool = True, bounded: bool = True,
 ) -> Operation:  # fmt: skip
@@ -113,26 +262,26 @@ _YEAR_OF: Mapping[Span, int] = {Span.DIFFERENCE: 0, Span.AGE: 10_000}
 _DAY_OF: Mapping[Span, int] = {Span.DIFFERENCE: 3_660_000, Span.AGE: 31}
 
 TIMES = (
-    _field(
+    _time_field(
         "year", "[dpv]>i", (-6_000_000, 6_000_000), "year({0})", lambda t: t.year,  # of DuckDB's and PostgreSQL's dates
-        fields.year_field(interval_field("year", 200_000_000, _YEAR_OF, {Span.AGE: YEAR_SECONDS})), fields.of_months,
+        year_field(interval_field("year", 200_000_000, _YEAR_OF, {Span.AGE: YEAR_SECONDS})), of_months,
         endless=True,
     ),
     _of_moments("quarter", (1, 4), "quarter({0})", lambda t: (t.month + 2) // 3),
-    _field(
+    _time_field(
         "month", "[dpv]>i", (1, 12), "month({0})", lambda t: t.month, interval_field("month", 11, {Span.DIFFERENCE: 0}),
-        fields.of_months,
+        of_months,
     ),
     _of_moments("week", (1, 53), "weekofyear({0})", lambda t: t.isocalendar()[1], early=False),
-    _field(
+    _time_field(
         "day", "[dpv]>i", (1, 31), "day({0})", lambda t: t.day,
-        interval_field("day", 2**31, _DAY_OF, {Span.DIFFERENCE: DAY}), fields.of_days,
+        interval_field("day", 2**31, _DAY_OF, {Span.DIFFERENCE: DAY}), of_days,
     ),
-    _field(
+    _time_field(
         "hour", "[pvc]>i", (0, 23), "hour({0})", lambda t: t.hour,
-        interval_field("hour", 2_600_000_000, {Span.DIFFERENCE: 23, Span.AGE: 23}), fields.of_hours,
+        interval_field("hour", 2_600_000_000, {Span.DIFFERENCE: 23, Span.AGE: 23}), of_hours,
     ),
-    _field("minute", "[pvc]>i", (0, 59), "minute({0})", lambda t: t.minute, interval_field("minute", 59), None),
+    _time_field("minute", "[pvc]>i", (0, 59), "minute({0})", lambda t: t.minute, interval_field("minute", 59), None),
     _seconds(
         "second", "[pvc]>[nf]", interval_field("second", 60), "(EXTRACT(microseconds FROM {0}) / 1000000.0)",
         bound=bounds.within(0, 60),
@@ -141,28 +290,28 @@ TIMES = (
     _of_moments("dow", (0, 6), "dayofweek({0}) - 1", lambda t: t.isoweekday() % 7),
     _of_moments("isodow", (1, 7), _WEEKDAY, lambda t: t.isoweekday()),
     _of_moments("doy", (1, 366), "dayofyear({0})", lambda t: t.timetuple().tm_yday),
-    _field(  # the year of the week's Thursday; Sail lacks YEAROFWEEK, and its weekday() of a Sunday is -1
+    _time_field(  # the year of the week's Thursday; Sail lacks YEAROFWEEK, and its weekday() of a Sunday is -1
         "isoyear", "[dp]>i", (0, 0), "year(date_add(CAST({0} AS DATE), 3 - pmod(dayofweek({0}) + 5, 7)))",
-        lambda t: t.isocalendar()[0], None, fields.of_days,
+        lambda t: t.isocalendar()[0], None, of_days,
         endless=True, early=False, bounded=False,
     ),
     Operation(
         name=CUT_TO, takes="tp>p", nulls=Nulls.OPERAND, bound=bounds.second, form=bounds.cut_moments,
-        count=fields.count_of_units, step=fields.step_of_unit, moment=1, rises=1, fold=constants.cut, steady=True, cuts=True,
+        count=count_of_units, step=step_of_unit, moment=1, rises=1, fold=constants.cut, steady=True, cuts=True,
         duckdb="(CASE WHEN {1} >= TIMESTAMP '4000-01-01 (BC)' OR {1} = TIMESTAMP '-infinity' THEN date_trunc({0}, {1}) END)",
         postgres="(CASE WHEN {1} >= '4000-01-01 BC'::timestamp OR {1} = '-infinity'::timestamp THEN date_trunc({0:q}, {1}) END)",
         spark=by("cut"),
     ),
     Operation(
         name="date_bin", takes="vpp>p", nulls=Nulls.OPERAND, bound=bounds.second, form=bounds.binned,
-        count=fields.count_of_bins,
-        step=fields.step_of_bins, moment=1,
+        count=count_of_bins,
+        step=step_of_bins, moment=1,
         duckdb=f"(CASE WHEN {{1:m}} {_YEARS} THEN time_bucket({{0}}, {{1:m}}, {{2:m}}) END)",
         postgres=f"(CASE WHEN {{1}} {_POSTGRES_YEARS} THEN date_bin({{0}}, {{1}}, {{2}}) END)", spark=_SPANS,
     ),
     Operation(
-        name="strftime", takes="pt>t", nulls=Nulls.OPERAND, count=fields.count_of_formats, step=fields.step_of_format,
-        length=lengths.printed, prints=True, fold=constants.printed, steady=True, duckdb="strftime({0}, {1})",
+        name="strftime", takes="pt>t", nulls=Nulls.OPERAND, count=count_of_formats, step=step_of_format,
+        length=bounds.printed, prints=True, fold=constants.printed, steady=True, duckdb="strftime({0}, {1})",
         postgres=by("printed"), spark=by("printed"),
     ),
     _day_shift("date_add", "+", bounds.sums),

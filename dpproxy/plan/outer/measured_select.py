@@ -34,11 +34,9 @@ from dpproxy.plan.measure.aggregates import (
 )
 from dpproxy.plan.measure.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
-from dpproxy.plan.outer.added_up import AddedUp
-from dpproxy.plan.outer.labels import Labels
-from dpproxy.plan.outer.query_shapes import chosen_by_values, divided_sums, top_request
+from dpproxy.plan.outer.query_shapes import AddedUp, chosen_by_values, divided_sums, top_request
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.select_keys import SelectKeys
+from dpproxy.plan.outer.select_keys import Labels, SelectKeys
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
 from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts

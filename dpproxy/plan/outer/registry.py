@@ -18,12 +18,11 @@ from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
 from dpproxy.plan.measure.compiler import Compiled, Compiler, column_notes
-from dpproxy.plan.measure.moving_constants import moves
-from dpproxy.plan.measure.request import Drafted, MeasurementRequest, extra_columns
-from dpproxy.plan.measure.running import running_of
+from dpproxy.plan.measure.fingerprint import moves
+from dpproxy.plan.measure.request import Drafted, MeasurementRequest, extra_columns, running_of
 from dpproxy.plan.measure.specs import BasisSpec, SelectionSpec
 from dpproxy.plan.model import Array, Input
-from dpproxy.plan.outer.array_sources import array_source
+from dpproxy.plan.outer.staged_rows import array_source
 from dpproxy.plan.properties import fanout
 from dpproxy.privacy.measurement import EXTRA
 from dpproxy.sql.dialect import copied, position

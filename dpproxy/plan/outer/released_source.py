@@ -20,9 +20,9 @@ from dpproxy.plan.intervals.numbers import DEVIATION
 from dpproxy.plan.measure.charge_division import MOST_GROUPS
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.outer import hidden_cells, margins, rollup
-from dpproxy.plan.outer.array_sources import Branch, array_source, filtered_source, session_local, sets_source, with_columns
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
+from dpproxy.plan.outer.staged_rows import Branch, array_source, filtered_source, session_local, sets_source, with_columns
 from dpproxy.privacy.epsilon_split import LEAST
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.types import wire_type

@@ -30,11 +30,11 @@ from dpproxy.plan.known_tables import Env
 from dpproxy.plan.measure.output_weights import Kind
 from dpproxy.plan.measure.request import Drafted
 from dpproxy.plan.measure.specs import Measured
-from dpproxy.plan.outer.array_sources import array_source, with_columns
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.report_weights import NotListed, weights
 from dpproxy.plan.outer.select_keys import SelectKeys
+from dpproxy.plan.outer.staged_rows import array_source, with_columns
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
 from dpproxy.policy.model import Randomised, ReleasedList, Value

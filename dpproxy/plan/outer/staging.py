@@ -17,13 +17,12 @@ from dpproxy.plan.bind.results import Item, ReleasedResult, alias_columns, renam
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.known_tables import Env
 from dpproxy.plan.measure.row_costs import most_staged_rows
-from dpproxy.plan.outer.array_sources import session_local
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.released_source import released_source
 from dpproxy.plan.outer.reports import ReportSelect
 from dpproxy.plan.outer.safe_division import with_safe_division
-from dpproxy.plan.outer.staged_rows import known_sizes, output_bounds, rows_as_json
+from dpproxy.plan.outer.staged_rows import known_sizes, output_bounds, rows_as_json, session_local
 from dpproxy.plan.outer.types import TreeTypes
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import copied, to_sql

@@ -11,7 +11,7 @@ Columns are *one and the same* where all of this holds, by what names of measure
 - every row is in one of the groups (`Compiled.holds_all`), and no bound cuts anything that it leaves elsewhere: of several rows
   a unit only where the statement itself bounds them (`plan.intervals.ends`). Numbers of units do where each has one row;
 - the measurement is of no SELECT with grouping sets, which are adjusted by themselves, decides no other measurement, and has
-  noise on its groups, not on sums of them (`measure.running`).
+  noise on its groups, not on sums of them (`measure.request`).
 
 Whether it is done is decided by the plan: where rounding to whole numbers would cost any of the columns more than it gains
 (`AS_GOOD`), by sizes of declared keys and scales of noise, all stay as they are. What is stated of errors is of the adjusted

@@ -16,7 +16,7 @@ from dpproxy.plan.operations.operation import Like
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
-from dpproxy.sql.strftime import PARTS
+from dpproxy.sql.translation import PARTS
 from dpproxy.sql.trees import mentions, sources_of
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TIMES, arithmetic, common, type_name
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from dpproxy.plan.operations.bounds import ONE, coarsest
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.operation import Nulls, Operation
-from dpproxy.plan.properties.text_length import longest_text
+from dpproxy.plan.properties.text_growth import longest_text
 from dpproxy.sql.types import INTEGERS
 from dpproxy.tree import interval as iv
 from dpproxy.tree.expr import (

@@ -20,7 +20,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.intervals.ends import column_ends, output_ends
 from dpproxy.plan.measure.compiler import Compiled
-from dpproxy.plan.measure.moving_constants import MOVING
+from dpproxy.plan.measure.fingerprint import MOVING
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.model import LeftOut
 from dpproxy.plan.report import rank_errors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dpproxy.plan.functions.folding import folded_constants, folded_value
+from dpproxy.plan.functions.constant_times import folded_constants, folded_value
 from dpproxy.tree.expr import NULL, Call, Case, Cast, Expr, Lit
 
 

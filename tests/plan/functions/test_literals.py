@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions.literals import NotPlain, as_text, check_count, coerce, literal_text, number_literal, typed_literal
+from dpproxy.plan.functions.operators import NotPlain, as_text, check_count, coerce, literal_text, number_literal, typed_literal
 from dpproxy.tree.expr import Hole, Lit
 
 PLAIN = [

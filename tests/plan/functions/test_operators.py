@@ -11,8 +11,7 @@ import pytest
 from constant_calls import ours
 
 from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, FEATURE_NOT_SUPPORTED, UNDEFINED_FUNCTION, Refusal
-from dpproxy.plan.functions.literals import NotPlain
-from dpproxy.plan.functions.operators import common_type, compare, concatenation, minus, multiply, negate, plus
+from dpproxy.plan.functions.operators import NotPlain, common_type, compare, concatenation, minus, multiply, negate, plus
 from dpproxy.tree.expr import Call, Cast, Expr, Hole, Lit
 
 INT, NUMERIC, FLOAT, DATE, STAMP, INSTANT, TEXT = (

@@ -13,8 +13,7 @@ from scratch_postgres import scratch_server
 
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions.time_formats import strftime, to_char, to_date, to_timestamp
-from dpproxy.plan.functions.time_templates import KEYWORDS
+from dpproxy.plan.functions.time_formats import KEYWORDS, strftime, to_char, to_date, to_timestamp
 from dpproxy.tree.expr import Call, Expr, Hole, Lit
 
 STAMP = Lit("timestamp", "2024-03-05 16:07:09")

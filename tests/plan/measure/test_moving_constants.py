@@ -5,7 +5,7 @@ from __future__ import annotations
 import plan_harness
 import pytest
 
-from dpproxy.plan.measure.moving_constants import MOVING, moves
+from dpproxy.plan.measure.fingerprint import MOVING, moves
 from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.repeatability import CLOCK

@@ -28,8 +28,7 @@ from dpproxy.privacy.noise_scale import gaussian_rho
 from dpproxy.privacy.running_sums import Running, coefficients
 from dpproxy.reuse.derivation import derive
 from dpproxy.reuse.lookup import AnswerLookup
-from dpproxy.reuse.matching import StoredRelease, any_noise, serve
-from dpproxy.reuse.spelled_values import SpelledValues
+from dpproxy.reuse.matching import SpelledValues, StoredRelease, any_noise, serve
 from tests.kernel.recorded import recorded
 
 TOTALS = "sum(count(*)) OVER (ORDER BY signup)"

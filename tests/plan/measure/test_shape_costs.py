@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dpproxy.plan.measure.shape_costs import GUESSED, of_groups, of_sums
+from dpproxy.plan.measure.stored_shapes import GUESSED, of_groups, of_sums
 
 
 def test_sums_cost_nothing_for_each_unit_but_who_is_in_new_groups() -> None:

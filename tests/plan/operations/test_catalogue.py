@@ -22,12 +22,12 @@ from dpproxy.engines import engine as engine_of
 from dpproxy.errors import Refusal
 from dpproxy.kernel import allowed, kinds
 from dpproxy.plan.model import Plan
-from dpproxy.plan.operations import bounds, lengths
+from dpproxy.plan.operations import bounds
 from dpproxy.plan.operations.catalogue import CATALOGUE, operation
 from dpproxy.plan.operations.operation import Nulls, Operation, Refused
 from dpproxy.plan.properties import text_growth
 from dpproxy.plan.properties.facts import facts
-from dpproxy.plan.properties.text_length import longest_text
+from dpproxy.plan.properties.text_growth import longest_text
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.template import Dialect
 from dpproxy.tree.expr import Call, Lit
@@ -166,7 +166,7 @@ def test_rows_say_what_they_must() -> None:
         assert bool(row.functions) <= bool(row.operands and row.result), f"{row.name} is a function of no type"
         assert row.length is not None or not row.grows, f"{row.name} grows without end"
         assert row.mirrored in ("", *CATALOGUE), row.name
-    assert CATALOGUE["concat"].length is lengths.total
+    assert CATALOGUE["concat"].length is bounds.total
 
 
 # --- who knows an operation by its name

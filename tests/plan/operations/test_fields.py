@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.operations import fields
+from dpproxy.plan.operations import times
 from dpproxy.plan.operations.bounds import scaled
 from dpproxy.plan.properties.facts import Facts, facts
 from dpproxy.tree.expr import Call, Expr
@@ -73,13 +73,13 @@ def test_fields_of_any_interval() -> None:
 
 def test_steps() -> None:
     def step(unit: str) -> str | None:
-        return fields.step_of_unit((lit(unit, "text"), STAMP))
+        return times.step_of_unit((lit(unit, "text"), STAMP))
 
     assert [step(unit) for unit in ("month", "day", "hour", "minute", "no unit")] == ["month", "day", "hour", None, None]
     bins = [("0 7 0", "2024-01-01"), ("0 0 7200000000", "2024-01-01 03:00:00"), ("0 0 60000000", "2024-01-01")]
-    found = [fields.step_of_bins((lit(stride, "interval"), STAMP, lit(origin, "timestamp"))) for stride, origin in bins]
+    found = [times.step_of_bins((lit(stride, "interval"), STAMP, lit(origin, "timestamp"))) for stride, origin in bins]
     assert found == ["day", "hour", None]
-    assert [fields.step_of_format((STAMP, lit(form, "text"))) for form in ("%Y-%m", "%Y-%d", "%H", "%M")] == [
+    assert [times.step_of_format((STAMP, lit(form, "text"))) for form in ("%Y-%m", "%Y-%d", "%H", "%M")] == [
         "month",
         "day",
         "hour",

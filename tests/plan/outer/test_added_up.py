@@ -6,7 +6,7 @@ import plan_harness
 import pytest
 from accuracy_stage import Stage
 
-from dpproxy.plan.measure.running import Series
+from dpproxy.plan.measure.request import Series
 from dpproxy.plan.outer.registry import Registry
 from dpproxy.policy.catalog import Catalog
 

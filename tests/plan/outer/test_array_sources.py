@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from dpproxy.plan.outer.array_sources import array_source, session_local, sets_source, with_columns
+from dpproxy.plan.outer.staged_rows import array_source, session_local, sets_source, with_columns
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.types import wire_type
 

@@ -8,7 +8,7 @@ import pytest
 from fixture_cases import ACCEPTED
 from sqlglot import exp
 
-from dpproxy.plan.outer.labels import Labels
+from dpproxy.plan.outer.select_keys import Labels
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.statements import parse
 from dpproxy.sql.trees import aggregate_calls

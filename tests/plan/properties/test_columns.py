@@ -8,7 +8,7 @@ import pytest
 from small_expressions import between, call, column, lit, ref
 
 from dpproxy.plan.context import Counter
-from dpproxy.plan.properties.columns import computed_column, nulled_column
+from dpproxy.plan.properties.null_padding import computed_column, nulled_column
 from dpproxy.tree.expr import Domain, SeriesDomain, TableDomain, Taint, ValuesDomain
 
 X = column(101, "int4", 0, 10, grid=Fraction(1), nullable=False, constant=True)

@@ -15,8 +15,8 @@ import pytest
 from each_engine import ENGINES, Engine
 from key_harness import Cover
 
-from dpproxy.engines.postgres_times import _FORMATS
-from dpproxy.plan.operations import fields
+from dpproxy.engines.postgres_casts import _FORMATS
+from dpproxy.plan.operations import times
 from dpproxy.plan.operations.catalogue import CATALOGUE
 from dpproxy.plan.operations.operation import Operation
 from dpproxy.plan.properties import cardinality, cells, domain_parts, key_domains
@@ -108,12 +108,12 @@ GRANULARITY, FORM = cells.looks_at, cardinality._form_outputs
 PLANTED: dict[str, tuple[Replaced, Asked]] = {
     "NULL is not counted among what is printed": (
         (CATALOGUE, "strftime", _without_null(CATALOGUE["strftime"])), (("to_char(ts, 'DD')",), "", True)),
-    "a bin less": ((fields, "_steps", _outer(-1, fields._steps)), (("date_bin('10 days', due::timestamp, '2024-01-03')",), "", True)),
+    "a bin less": ((times, "_steps", _outer(-1, times._steps)), (("date_bin('10 days', due::timestamp, '2024-01-03')",), "", True)),
     "a whole number less": ((cardinality, "_whole", _outer(-1, cardinality._whole)), (("(qty + 1)",), "", True)),
     "a cast has few values": ((cardinality, "_form_outputs", _casts_have_few), (("qty::text",), "", False)),
     "one step is enough": ((cells, "looks_at", _one_step_is_enough), (("concat(to_char(ts, 'Mon'), to_char(ts, 'MI'))",), "", False)),
-    "minutes are hours": ((CATALOGUE, "strftime", replace(CATALOGUE["strftime"], step=fields.of_hours)), (("to_char(ts, 'HH24:MI')",), "", False)),
-    "bins of hours hold them, wherever they begin": ((CATALOGUE, "date_bin", replace(CATALOGUE["date_bin"], step=fields.of_hours)), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
+    "minutes are hours": ((CATALOGUE, "strftime", replace(CATALOGUE["strftime"], step=times.of_hours)), (("to_char(ts, 'HH24:MI')",), "", False)),
+    "bins of hours hold them, wherever they begin": ((CATALOGUE, "date_bin", replace(CATALOGUE["date_bin"], step=times.of_hours)), (("date_bin('15 minutes', ts, '2024-01-01')",), "", False)),
     "stray values make no groups": ((domain_parts, "trial", lambda *_: None), (("CASE WHEN qty > 20 THEN 1 ELSE 0 END",), "", True)),
     "NULL is no test's result": ((key_domains, "_may_be_null", lambda _: False), (("(ts < TIMESTAMP '2024-03-05 10:30')",), "", True)),
 }  # fmt: skip

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.properties.columns import nulled_column
 from dpproxy.plan.properties.key_origins import MAX_ORIGIN, clipped, expanded, local_days, origin, over_computed
+from dpproxy.plan.properties.null_padding import nulled_column
 from dpproxy.tree.expr import Agg, Cast, Expr, SeriesDomain, Win
 
 DAYS = SeriesDomain(19_723, 19_753, "day")  # January 2024

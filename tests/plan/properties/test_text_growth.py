@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from dpproxy.engines import engine, literal
-from dpproxy.plan.operations.lengths import PADDED
+from dpproxy.plan.operations.bounds import PADDED
 from dpproxy.plan.properties import text_growth
 from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, Hole, Lit, Ref
 

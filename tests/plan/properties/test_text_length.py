@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from small_expressions import call, column, lit, ref
 
-from dpproxy.plan.properties.text_length import longest_text
+from dpproxy.plan.properties.text_growth import longest_text
 from dpproxy.tree.expr import Case, Cast, Expr
 
 A, B, ANY = ref(column(1, "text", length=5)), ref(column(2, "text", length=3)), ref(column(3, "text"))

@@ -8,7 +8,7 @@ from typing import Any
 import plan_harness
 import pytest
 
-from dpproxy.plan.report.proof import with_proofs
+from dpproxy.plan.report.omissions import with_proofs
 from dpproxy.policy.catalog import Catalog
 
 
