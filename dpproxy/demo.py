@@ -29,6 +29,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 
+from dpproxy import demo_reports
 from dpproxy.facade.account import find_binaries
 from dpproxy.serve.launch import LaunchError, Proxy, end_on_sigterm, launched
 
@@ -326,16 +327,27 @@ def connection(proxy: Proxy) -> dict[str, str]:
     }
 
 
-def serve(proxy: Proxy) -> None:
+def serve(proxy: Proxy, dataset: str = "shop") -> None:
     """Say where to connect, and wait until Ctrl-C or the proxy's end."""
     psql = find_binaries().program("psql")
-    url = f"postgresql://{USER}:{USER}@{proxy.host}:{proxy.port}/shop"
+    url = f"postgresql://{USER}:{USER}@{proxy.host}:{proxy.port}/{dataset}"
     CONSOLE.print(f"\n[bold]Serving.[/bold] Connect with any PostgreSQL client:\n  psql {url}", soft_wrap=True)
     if shutil.which("psql") is None:
         CONSOLE.print(f"  (psql is here: {psql})", soft_wrap=True)
     CONSOLE.print("Ctrl-C ends it.")
     if proxy.process.wait() != 0:
         raise DemoError("the proxy ended:\n" + "\n".join(list(proxy.said)[-20:]))
+
+
+def show_reports(listen: str, once: bool) -> None:
+    """Show reports of devices, then serve them. Raises DemoError where the truth is not in the intervals."""
+    with demo_reports.served(listen) as (world, proxy):
+        if not demo_reports.show(world, proxy):
+            raise DemoError(
+                "more than one interval in ten does not hold the truth: run it again, and tell us if it happens twice"
+            )
+        if not once:
+            serve(proxy, "emoji")
 
 
 def free_or_any(listen: str) -> str:
@@ -353,9 +365,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/demo", description="a sample shop behind dpproxy, and a tour of it")
     parser.add_argument("--once", action="store_true", help="end after the tour")
     parser.add_argument("--listen", default=LISTEN, metavar="HOST:PORT", help=f"default {LISTEN}")
+    parser.add_argument("--reports", action="store_true", help="reports that devices randomise, their estimates and the truth")
     options = parser.parse_args(arguments)
     end_on_sigterm()
     try:
+        if options.reports:
+            show_reports(free_or_any(options.listen), options.once)
+            return 0
         make_data()
         with contextlib.ExitStack() as stack:
             state = stack.enter_context(tempfile.TemporaryDirectory(prefix="dpproxy-demo-"))

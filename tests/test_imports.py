@@ -47,6 +47,7 @@ ORDER: tuple[str, ...] = (
     "serve",
     "authoring admin",
     "audit prepare",
+    "demo_reports",
     "cli demo",
     "__main__",
 )
