@@ -108,7 +108,7 @@ def untried(line: str) -> str | None:
 
 TRIED_HERE: Final = frozenset(
     {f"docs/how-to/{name}" for name in (*OPERATED, "several-processes.md", "systemd.md", "postgresql.md")}
-    | {"README.md", "docs/engines.md", "docs/concepts/privacy-unit.md"}
+    | {"README.md", "docs/engines.md", "docs/concepts/privacy-unit.md", "docs/concepts/local.md"}
 )
 REST: Final = f"""
 version: 1
@@ -127,6 +127,14 @@ def test_keys_of_several_columns_as_the_page_has_them() -> None:
     policy = load_text(REST + block, "town.yaml", Path())
     assert policy.unit_column == "tenant_user_no_key"
     assert len(policy.tables) == 3
+
+
+def test_tables_of_reports_as_the_page_has_them() -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/concepts/local.md").read_text(), re.S)
+    policy = load_text(REST + "privacy_unit: { name: device }\n" + "".join(blocks), "phones.yaml", Path())
+    told = {c.name: c.randomised.claims for t in policy.tables.values() for c in t.columns.values() if c.randomised is not None}
+    assert {name: [number for number, _ in claims] for name, claims in told.items()} == {"has_piles": [1], "emoji": [1, 2]}
+    assert 1.0986 < told["has_piles"][0][1].epsilon < 1.0987
 
 
 def test_every_block_is_tried_or_it_is_said_why_not() -> None:
