@@ -25,7 +25,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from attacks_by_hand import HELD
+from attacks_by_hand import HELD, REPORTS
 from corpus_postgres import loaded
 from scratch_postgres import Scratch, scratch_server
 
@@ -150,7 +150,7 @@ def page(runs: Sequence[tuple[str, list[Result]]]) -> str:
         sys.exit(f"told: {told}; failures without an argument: {sorted(failed - DISPUTES.keys())}")
     cases = {case["id"]: case for _, results in runs for case in results}
     return "\n".join(
-        [HEAD.format(cases=len(cases)), *_by_kind(runs), *_legitimate(runs), *_disputes(cases, failed), *_by_hand(runs)]
+        [HEAD.format(cases=len(cases)), *_by_kind(runs), *_legitimate(runs), *_disputes(cases, failed), *_by_hand(runs), REPORTS]
     )
 
 

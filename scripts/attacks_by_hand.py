@@ -61,3 +61,22 @@ HELD = {
     "operations-30": "What the account needs is documented and enough: `tests/backends/test_postgres_grants.py`.",
     "operations-31": "Row-level security is a warning at start: `tests/policy/test_exposed_rows.py`.",
 }
+
+REPORTS = """\
+## Attacks on reports
+
+Of tables of reports devices promise, and the proxy only counts: the collection above has no cases of them. What is known, what holds:
+
+| attack | what holds |
+|---|---|
+| averaging: a question asked every day, until the coin shows through | A device's ledger bounds the sum for ever, whatever is asked: `tests/collect/test_ledger.py`. `answers: memoised` repeats one report: `tests/collect/test_queue.py`. A fresh coin of 3/4 each day lets the answer be guessed in 93 of 100 after a week |
+| a ledger put back: the state of last week, restored | A witness in its folder says so, and nothing is told: `tests/collect/test_ledger.py`. Where both are put back, nobody knows |
+| a clock set back or forward, for another day's reports | A day before one that was seen is none: `tests/collect/test_queue.py`. A clock set forward spends days ahead, and `total` bounds them |
+| a seed of one's own: a server hands one device hash functions that nobody else has | The file is shipped with the app and pinned by its hash: `tests/collect/test_device.py`. With a seed of its choice a server learns no more than epsilon from a report |
+| a question of one's own, or a larger epsilon | The app's `max_epsilon`, `daily` and `total` bind: `tests/collect/test_device.py` |
+| poisoning: devices that report what they like | Nothing: each moves a count by at most (1 - q)/(p - q), which EXPLAIN says. Reports outside their space, and vectors with too many bits, are refused: `tests/collector/test_web.py` |
+| a batch sent again and again, to count more | Counted once for 48 hours: `tests/collector/test_loading.py`. Batches of other names are poisoning |
+| addresses and times, kept to link reports | The collector keeps none: `tests/collector/test_serving.py`. Who runs it can watch its wire |
+| a slow or large body, many connections | Limits of time, bytes and rates: `tests/collector/test_web.py`, `tests/collector/test_serving.py`, `tests/collector/test_limits.py` |
+"""
+"""The end of the page."""

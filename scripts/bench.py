@@ -1,7 +1,7 @@
 """What the proxy costs, as ratios of two things measured in turn in one run.
 
 usage: scripts/bench [memory] [relay] [reused] [load] [planning] [aggregate] [accuracy] [speed] [tpch] [growth] [postgres]
-       [extract] [neighbours] [honesty] [charges] [analysts] [engines] [report]
+       [extract] [neighbours] [honesty] [charges] [analysts] [collector] [engines] [report]
        [--seconds N] [--rounds N] [--idle N] [--cycles N] [--scale X] [--answers N]
        [--corpus FILE.jsonl] [--data-sets A,B] [--bounds A,B] [--verbose] [--case TEXT] [--queries A,B]
        [--data FOLDER] [--processes N] [--analysts N] [--minutes N] [--rows N] [--spark sc://HOST:PORT] [--flushes 0,2,5]
@@ -29,6 +29,7 @@ measures the one, then the other, and the median of the rounds' ratios is printe
   charges    durable charges a second of eight processes and of one, ledger in PostgreSQL, beside what eight clients insert;
              with flushes as this disk's, and with --flushes that take so many milliseconds longer
   analysts   --analysts of two proxies that share a ledger, for --minutes: latency, charges, and whether anything is lost
+  collector  reports a second that `dpproxy collect serve` takes at 1, 10 and 50 a request, and what one costs it
   report     accuracy, honesty and planning of the sample shop beside stored figures: continuous integration prints it
   engines    a table of a million to --rows rows: time, memory of the proxy, bytes moved; in DuckDB, and on Sail or --spark
 """
@@ -44,6 +45,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import bench_accuracy
+import bench_collector
 import bench_duckdb
 import bench_engines
 import bench_extract
@@ -102,6 +104,7 @@ PARTS = (
     "honesty",
     "charges",
     "analysts",
+    "collector",
     "engines",
     "report",
 )
@@ -159,6 +162,8 @@ def measure_all(parts: list[str], policy: Path, options: argparse.Namespace) -> 
         bench_ledger.charges(work, options)
     if "analysts" in parts:
         bench_ledger.analysts(policy, options)
+    if "collector" in parts:
+        bench_collector.collector(work, options)
     if "engines" in parts:
         bench_engines.engines(work, options)
     if "report" in parts:

@@ -22,7 +22,8 @@ import psutil
 import psycopg
 from scratch_postgres import Scratch, scratch_server
 
-from dpproxy.answers.plan_cache import Plans, plans_for
+from dpproxy.answers.dataset import Plans
+from dpproxy.answers.plan_cache import plans_for
 from dpproxy.backends.postgres import DEFAULTS, Postgres
 from dpproxy.engines import literal
 from dpproxy.errors import Refusal

@@ -74,7 +74,7 @@ async def serve(options: Options, tables: Mapping[str, ReportTable], load: Calla
 
 
 class _Server(uvicorn.Server):
-    """Ends when it is told to, and leaves the process to whoever started it: a segment is still to be sealed."""
+    """A server that leaves the process to whoever started it when it ends: a segment is still to be sealed."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
