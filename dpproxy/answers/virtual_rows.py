@@ -253,7 +253,7 @@ def _policy(dataset: Dataset, asker: Asker) -> Iterator[Row]:
             low, high, values, note = _rule(rule)
             kind = "public" if table.kind.shown else str(rule.role if rule else ColumnRole.UNIT)
             kind = "randomised" if rule is not None and rule.randomised is not None else kind
-            yield str(table.name), column.name, kind, column_type(column), low, high, values, note
+            yield str(table.name), column.name, kind, column_type(table, column), low, high, values, note
 
 
 def _rule(rule: ColumnPolicy | None) -> Row:

@@ -6,6 +6,7 @@ PostgreSQL's that holds every value of it; what has no counterpart is text that 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import duckdb
 from dpproxy.backends.base import COUNTED, columns_of
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.names import quote_name
-from dpproxy.table_terms import TableName
+from dpproxy.table_terms import Enumeration, TableName
 
 TYPES = {
     "BOOLEAN": "bool",
@@ -68,6 +69,19 @@ ORDER BY schema_name, table_name, constraint_index
 """
 
 
+_ENUMS = """
+SELECT schema_name, type_name, labels FROM duckdb_types()
+WHERE database_name = current_database() AND NOT internal AND logical_type = 'ENUM'
+ORDER BY schema_name, type_name
+"""
+_TABLES = """
+SELECT schema_name, table_name FROM duckdb_tables() WHERE database_name = current_database()
+UNION ALL SELECT schema_name, view_name FROM duckdb_views() WHERE database_name = current_database()
+"""
+_LABEL = re.compile(r"'((?:[^']|'')*)'")
+_LONGEST = 63  # bytes of a label or a name in PostgreSQL
+
+
 _COLLATED = """
 SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = current_database() AND sql ILIKE '%COLLATE%'
 UNION ALL
@@ -95,7 +109,7 @@ def quoted(table: CatalogTable) -> str:
     return ".".join(quote_name(part) for part in table.source)
 
 
-def _type(data_type: str) -> tuple[str, bool]:
+def _type(data_type: str, schema: str, enumerations: Enumerations) -> tuple[str, bool]:
     """(PostgreSQL's base type, whether it is a counterpart)."""
     if data_type in TYPES:
         return TYPES[data_type], True
@@ -103,7 +117,38 @@ def _type(data_type: str) -> tuple[str, bool]:
         return "text", False
     if data_type.startswith("DECIMAL("):
         return "numeric", True
-    return "text", data_type.startswith("ENUM(")
+    if data_type.startswith("ENUM("):
+        return enumerations.of(_labels(data_type), schema), True
+    return "text", False
+
+
+def _labels(data_type: str) -> tuple[str, ...]:
+    """The labels of ENUM('low', 'high'), in their order."""
+    return tuple(found.replace("''", "'") for found in _LABEL.findall(data_type))
+
+
+class Enumerations:
+    """Enumerated types of a database. DuckDB's columns have labels, and no type's name: they are of the named type that has these
+    labels, or of one that is named after them, so that columns of equal labels are of one type."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        taken = set(fetched(connection, _TABLES))
+        self._named: dict[tuple[str, ...], Enumeration] = {}
+        for schema, name, labels in fetched(connection, _ENUMS):
+            if (schema, name) not in taken:  # PostgreSQL has a type of each table's name
+                self._named.setdefault(tuple(labels), self._made(_table_name(schema, name), tuple(labels)))
+
+    def of(self, labels: tuple[str, ...], schema: str) -> Enumeration:
+        """Return the type of a column of a schema, by the column's labels."""
+        if labels not in self._named:
+            name = "enum_" + hashlib.sha256("\0".join(labels).encode()).hexdigest()[:12]
+            self._named[labels] = self._made(_table_name(schema, name), labels)
+        return self._named[labels]
+
+    def _made(self, name: TableName, labels: tuple[str, ...]) -> Enumeration:
+        """The type; one that publishes no labels where PostgreSQL can have none of them."""
+        short = all(len(text.encode()) <= _LONGEST and "\0" not in text for text in (*labels, name.name))
+        return Enumeration(name.schema, name.name, labels) if short else Enumeration()
 
 
 def fetched(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any, ...]]:
@@ -114,10 +159,11 @@ def fetched(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[Any
 def introspected(connection: duckdb.DuckDBPyConnection) -> Catalog:
     """Return the shape of the current database. Raises duckdb.Error."""
     tables: dict[TableName, CatalogTable] = {}
+    enumerations = Enumerations(connection)
     for schema, table, column, data_type, nullable, comment, table_comment in fetched(connection, _COLUMNS):
         name = _table_name(schema, table)
         known = tables.get(name) or CatalogTable(name, (schema, table), (), comment=table_comment)
-        kind, bounded = _type(data_type)
+        kind, bounded = _type(data_type, schema, enumerations)
         exact = data_type if kind == "numeric" or data_type.startswith("TIMESTAMP_") else ""
         added = CatalogColumn(fold(column), column, kind, nullable, bounded, comment, exact=exact)
         tables[name] = replace(known, columns=(*known.columns, added))

@@ -17,7 +17,7 @@ import asyncpg
 from dpproxy.backends.base import COUNTED, BackendError, columns_of
 from dpproxy.policy.catalog import SPELLINGS, Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.names import quote_name
-from dpproxy.table_terms import TableName
+from dpproxy.table_terms import Enumeration, TableName
 
 COMPUTABLE = {
     **{t: t for t in ("bool", "int2", "int4", "int8", "float4", "float8", "numeric", "text", "varchar", "bpchar")},
@@ -74,6 +74,11 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition AND c.relp
 GROUP BY n.nspname, c.relname
 """
 
+_LABELS = """
+SELECT n.nspname, t.typname, array_agg(e.enumlabel::text ORDER BY e.enumsortorder)
+FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace JOIN pg_enum e ON e.enumtypid = t.oid GROUP BY 1, 2
+"""
+
 _KEYS = """
 SELECT i.indrelid::int8, i.indisprimary, (string_to_array(i.indkey::text, ' ')::int4[])[1:i.indnkeyatts]
 FROM pg_index i
@@ -104,10 +109,13 @@ def source(table: CatalogTable) -> str:
     return ".".join(quote_name(part) for part in table.source)
 
 
-def _type(name: str, schema: str, kind: str, deterministic: bool) -> tuple[str, str]:
+Labels = dict[tuple[str, str], tuple[str, ...]]
+
+
+def _type(name: str, schema: str, kind: str, deterministic: bool, labels: Labels) -> tuple[str, str]:
     """(PostgreSQL's type for the facade, why the planner cannot compute with it). `kind` is pg_type.typtype."""
     if kind == "e":
-        return "text", ""
+        return Enumeration(schema, name, labels.get((schema, name), ())), ""
     if schema != "pg_catalog":
         return "text", f"of type {name}, which is not one of PostgreSQL's own"
     if not deterministic:
@@ -130,11 +138,12 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
         raise BackendError("the database's encoding is SQL_ASCII: its texts cannot be told to be UTF-8; use a UTF8 database")
     tables: dict[int, CatalogTable] = {}
     names: dict[tuple[int, int], str] = {}
+    labels = {(schema, name): tuple(told) for schema, name, told in await connection.fetch(_LABELS)}
     for row in await connection.fetch(_COLUMNS):
         (schema, table, column, type_, type_schema, kind, element, array, not_null, *rest) = row
         comment, about, oid, number, exact, other, stored = rest
         known = tables.get(oid) or CatalogTable(TableName(schema, table), (schema, table), (), comment=about)
-        shown, why = (_array(element), "arrays have no bounds") if array else _type(type_, type_schema, kind, exact)
+        shown, why = (_array(element), "arrays have no bounds") if array else _type(type_, type_schema, kind, exact, labels)
         whole = "numeric" if shown in ("int2", "int4", "int8", "numeric") else ""  # compared with each other as they are
         said = {"reason": why, "collated": other, "exact": whole, "stored": stored}
         added = CatalogColumn(column, column, shown, not not_null, not why, comment, **said)

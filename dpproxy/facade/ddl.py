@@ -17,12 +17,12 @@ from dpproxy.amounts import MICRO
 from dpproxy.facade import foreign_functions
 from dpproxy.facade.account import FacadeError
 from dpproxy.facade.policy_comments import column_comment, table_comment
-from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey, published_type
 from dpproxy.policy.model import ColumnRole, Policy, Role, TablePolicy
 from dpproxy.policy.names import quote_name
 from dpproxy.sql.types import shown_type
 from dpproxy.sql.virtual_tables import VIRTUAL_TABLES
-from dpproxy.table_terms import TableName
+from dpproxy.table_terms import Enumeration, TableName, spelled_type
 
 NAME_LIMIT = 63  # bytes of a PostgreSQL identifier; longer ones are cut silently, so two could become one
 STATEMENT_TIMEOUT = "10min"  # generous: what runs here reads no private row, but must end some day
@@ -121,8 +121,15 @@ def role_name(role: str, dataset: str) -> str:
     return name
 
 
-def column_type(column: CatalogColumn) -> str:
-    return shown_type(column.type)
+def column_type(table: TablePolicy, column: CatalogColumn) -> str:
+    type_ = published_type(table, column)
+    return spelled_type(type_) if isinstance(type_, Enumeration) else shown_type(type_)
+
+
+def enumerations(tables: Iterable[tuple[TablePolicy, CatalogTable]]) -> list[Enumeration]:
+    """Return the enumerated types of columns that analysts see of tables."""
+    types = (published_type(t, c) for t, shape in tables for c in visible_columns(t, shape))
+    return list(dict.fromkeys(t for t in types if isinstance(t, Enumeration) and t.labels))
 
 
 def visible_columns(policy: TablePolicy, table: CatalogTable) -> tuple[CatalogColumn, ...]:
@@ -174,7 +181,8 @@ class Shown:
 
     @property
     def schemas(self) -> list[str]:
-        return sorted({t.name.schema for t, _ in self.tables} | {view.schema for view in self.views} | {"dpproxy"})
+        types = {e.schema for e in enumerations(self.tables)}
+        return sorted({t.name.schema for t, _ in self.tables} | {view.schema for view in self.views} | {"dpproxy"} | types)
 
 
 def tables_of(policy: Policy, catalog: Catalog) -> Iterator[tuple[TablePolicy, CatalogTable]]:
@@ -214,11 +222,14 @@ def tables_script(shown: Shown) -> Iterator[str]:
     """Make schemas, tables, views and the virtual schema: everything but keys and grants."""
     made = (*shown.tables, *shown.behind)
     views = shown.policy.views if shown.views else {}
-    for schema in sorted({t.name.schema for t, _ in made} | {v.schema for v in views} | {"dpproxy"}):
+    types = enumerations(made)
+    for schema in sorted({t.name.schema for t, _ in made} | {v.schema for v in views} | {"dpproxy"} | {e.schema for e in types}):
         yield f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)};"
+    for type_ in types:
+        yield f"CREATE TYPE {spelled_type(type_)} AS ENUM ({', '.join(map(literal, type_.labels))});"
     for table, shape in made:
         columns = visible_columns(table, shape)
-        yield f"CREATE TABLE {qualified(table.name)} ({', '.join(map(_column, columns))});"
+        yield f"CREATE TABLE {qualified(table.name)} ({', '.join(_column(table, c) for c in columns)});"
         yield from _comments(table, shape, columns, shown.policy.unit_name)
     yield from _virtual_tables()
     yield KEYS_SHOWN
@@ -260,7 +271,11 @@ def hiding_script(shown: Shown) -> Iterator[str]:
     for name in hidden(shown):
         kind = "TABLE" if name in {qualified(t.name) for t, _ in shown.behind} else "VIEW"
         yield f"DROP {kind} IF EXISTS {name} CASCADE;"
-    gone = {t.name.schema for t, _ in shown.behind} | {view.schema for view in shown.policy.views}
+    types = enumerations(shown.behind) if hidden(shown) else []
+    for type_ in types:
+        if type_ not in enumerations(shown.tables):
+            yield f"DO $$ BEGIN DROP TYPE {spelled_type(type_)}; EXCEPTION WHEN dependent_objects_still_exist THEN NULL; END $$;"
+    gone = {t.name.schema for t, _ in shown.behind} | {view.schema for view in shown.policy.views} | {e.schema for e in types}
     yield from (f"DROP SCHEMA IF EXISTS {quoted(schema)};" for schema in sorted(gone - {*shown.schemas, "public"}))
 
 
@@ -272,8 +287,8 @@ def _virtual_tables() -> Iterator[str]:
         yield from (f"COMMENT ON COLUMN dpproxy.{name}.{c.name} IS {literal(c.meaning)};" for c in table.columns)
 
 
-def _column(column: CatalogColumn) -> str:
-    return f"{quoted(column.name)} {column_type(column)}{'' if column.nullable else ' NOT NULL'}"
+def _column(table: TablePolicy, column: CatalogColumn) -> str:
+    return f"{quoted(column.name)} {column_type(table, column)}{'' if column.nullable else ' NOT NULL'}"
 
 
 def _comments(table: TablePolicy, shape: CatalogTable, columns: Sequence[CatalogColumn], unit: str) -> Iterator[str]:

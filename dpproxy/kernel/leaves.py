@@ -81,7 +81,7 @@ def leaves(policy: Policy, catalog: Catalog) -> Leaves:
                 keys=keys,
                 rows=known.rows,
                 most=most,
-                kinds={c.source: (c.type, c.exact) for c in known.columns if c.bounded},
+                kinds={c.source: (str(c.type), c.exact) for c in known.columns if c.bounded},
                 reports=table.kind is TableKind.REPORTS,
             )
             owned = _owned(leaf, table, known, policy, catalog)

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
+from sqlglot import exp
+
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, STATEMENT_TOO_COMPLEX, Refusal
 from dpproxy.kernel.leaves import Leaves
-from dpproxy.policy.catalog import Catalog
+from dpproxy.policy.catalog import Catalog, published_type
 from dpproxy.policy.model import Policy, Role, TablePolicy
 from dpproxy.sql import settings
+from dpproxy.sql.dialect import ident
 from dpproxy.sql.repeatability import CLOCK
 from dpproxy.sql.template import Dialect
-from dpproxy.table_terms import TableName
+from dpproxy.table_terms import Enumeration, TableName
 from dpproxy.tree.expr import Column
 from dpproxy.tree.measured import Written
 
@@ -128,6 +131,23 @@ class Context:
             if table is not None:
                 return table
         return None
+
+    def enumeration(self, type_: exp.DataType) -> Enumeration | None:
+        """Return the enumerated type that a cast names, where analysts see columns of it."""
+        kind = type_.args.get("kind")
+        parts = [ident(p) for p in kind.flatten()] if isinstance(kind, exp.Dot) else [ident(kind)] if kind is not None else []
+        if not parts:
+            return None
+        known = {(t.schema, t.name): t for t in self._enumerations()}
+        schemas = (parts[0],) if len(parts) > 1 else self.settings.search_path
+        return next((known[schema, parts[-1]] for schema in schemas if (schema, parts[-1]) in known), None)
+
+    def _enumerations(self) -> Iterator[Enumeration]:
+        for name, table in self.policy.tables.items():
+            for column in self.catalog.tables[name].columns if name in self.catalog.tables and self.allowed(name) else ():
+                type_ = published_type(table, column)
+                if isinstance(type_, Enumeration) and type_.labels:
+                    yield type_
 
     def view(self, schema: str, name: str) -> str | None:
         """The query of a policy's view, None when the name is not one. Raises Refusal 42501 for a role without it."""

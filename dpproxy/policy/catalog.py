@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpproxy.policy.model import KeyPart
-from dpproxy.table_terms import TableName
+from dpproxy.policy.model import KeyPart, TablePolicy
+from dpproxy.table_terms import Enumeration, TableName, hidden_labels
 
 SPELLINGS = "its collation takes different spellings for equal"
 """The `reason` of a column whose equal texts are not the same: the one shown for a group could be one person's."""
@@ -22,7 +22,8 @@ class CatalogColumn:
 
     `type` is PostgreSQL's name of the base type without modifiers (`int4`, `int8`, `numeric`, `float8`, `text`,
     `varchar`, `bool`, `date`, `time`, `timestamp`, `timestamptz`, `interval`, `uuid`, ...); an engine's type
-    with no counterpart is `text` here with `bounded=False`: shown, never aggregated, and `reason` says why.
+    with no counterpart is `text` here with `bounded=False`: shown, never aggregated, and `reason` says why. Of an enumerated type
+    it is that type with its labels, whatever is published of them (`published_type`).
     `public_range` is only set for columns of public tables: (lowest, highest) as text, from the data,
     and `most`: how many rows share one value. `collated`: texts with another collation than the database's.
     `exact`: of numbers, the kind of those they are compared with as they are (`table_terms.same_kind`); empty: those of their
@@ -46,6 +47,15 @@ class CatalogColumn:
     parts: tuple[KeyPart, ...] = ()
     stored: str = field(default="", compare=False, repr=False)
     reports: CatalogColumn | None = None
+
+
+def published_type(table: TablePolicy, column: CatalogColumn) -> str:
+    """Return a column's type as analysts see it. Labels of an enumerated type may be values that somebody has: they are published
+    where the policy declares them, all and no others, as `values` of the column; of public tables always."""
+    listed = table.columns.get(column.name)
+    declared = {str(v) for v in listed.values or ()} if listed is not None else set()
+    shown = table.kind.shown or (isinstance(column.type, Enumeration) and declared == set(column.type.labels))
+    return column.type if shown else hidden_labels(column.type)
 
 
 @dataclass(frozen=True)

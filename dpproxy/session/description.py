@@ -118,10 +118,11 @@ class Description:
     oids: tuple[int, ...]
     fields: tuple[Field, ...] | None
     settings: Settings
+    enumerated: tuple[tuple[int, str], ...] = ()  # enumerated types of parameters, and arrays of them: texts to a plan
 
     @property
     def types(self) -> tuple[str, ...]:
-        return tuple(map(type_name, self.oids))
+        return tuple(dict(self.enumerated).get(oid) or type_name(oid) for oid in self.oids)
 
 
 async def describe(talk: PrivateTalk, parses: bytes, count: int, described: str) -> Description:
@@ -145,8 +146,9 @@ async def _current(talk: PrivateTalk, row: Sequence[bytes | None]) -> Settings:
 async def _described(talk: PrivateTalk, row: Sequence[bytes | None], replies: Exchange) -> Description:
     oids = back.read_parameter_description(replies.payloads(b"t")[0])
     fields = replies.payloads(b"T")
-    await _check_types(talk, oids)
-    return Description(oids, back.read_row_description(fields[0]) if fields else None, await _current(talk, row))
+    enumerated = await _enumerated(talk, oids)
+    described = back.read_row_description(fields[0]) if fields else None
+    return Description(oids, described, await _current(talk, row), enumerated)
 
 
 async def describe_ahead(talk: PrivateTalk, parse: bytes, guess: Outer) -> tuple[Description, tuple[Field, ...] | None]:
@@ -160,14 +162,27 @@ async def describe_ahead(talk: PrivateTalk, parse: bytes, guess: Outer) -> tuple
     return await _described(talk, row, replies), back.read_row_description(fields[-1]) if len(fields) == 2 else None
 
 
-async def _check_types(talk: PrivateTalk, oids: Sequence[int]) -> None:
-    """Raises Refusal for a parameter of a type that does not exist: PostgreSQL believes a Parse until it needs the type."""
+async def _enumerated(talk: PrivateTalk, oids: Sequence[int]) -> tuple[tuple[int, str], ...]:
+    """Which types of parameters are enumerated, or arrays of these. Raises Refusal for a type that does not exist: PostgreSQL
+    believes a Parse until it needs the type."""
     strange = ", ".join(str(oid) for oid in sorted(set(oids)) if type_name(oid) == "unknown")
-    if strange:
-        sql = f"SELECT pg_catalog.min(given) FROM pg_catalog.unnest('{{{strange}}}'::oid[]) AS _(given)"
-        (missing,), _ = await talk.ask_row(f"{sql} WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_type WHERE oid = given)")
-        if missing is not None:
-            raise Refusal(UNDEFINED_OBJECT, f"type with OID {missing.decode()} does not exist")
+    if not strange:
+        return ()
+    row, _ = await talk.ask_row(_KINDS.format(strange))
+    missing, single, arrays = row
+    if missing is not None:
+        raise Refusal(UNDEFINED_OBJECT, f"type with OID {missing.decode()} does not exist")
+    known = (("text", single), ("text[]", arrays))
+    return tuple((int(oid), type_) for type_, told in known for oid in (told or b"").split())
+
+
+_KINDS = """
+SELECT pg_catalog.min(given) FILTER (WHERE t.oid IS NULL),
+  pg_catalog.string_agg(given::pg_catalog.text, ' ') FILTER (WHERE t.typtype = 'e'),
+  pg_catalog.string_agg(given::pg_catalog.text, ' ') FILTER (WHERE e.typtype = 'e' AND t.typcategory = 'A')
+FROM pg_catalog.unnest('{{{}}}'::pg_catalog.oid[]) AS _(given) LEFT JOIN pg_catalog.pg_type t ON t.oid = given
+LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
+"""
 
 
 def parsed_and_described(name: str, outer: str, oids: Sequence[int]) -> bytes:

@@ -67,7 +67,7 @@ def test_names_and_texts_are_quoted() -> None:
 
 def test_types_that_the_facade_has() -> None:
     for type_, expected in (("int4", "int4"), ("jsonb[]", "jsonb[]"), ("geometry", "text"), ("geometry[]", "text")):
-        assert ddl.column_type(CatalogColumn("c", "c", type_)) == expected
+        assert ddl.column_type(rules().tables[SHOPS], CatalogColumn("c", "c", type_)) == expected
 
 
 def test_columns_that_are_seen() -> None:

@@ -61,12 +61,17 @@ async def test_a_statement_and_its_settings_are_one_flight() -> None:
 
 
 async def test_a_type_that_does_not_exist_is_refused_in_postgres_words() -> None:
-    asking, link = talk([*described(23, 4711, 4712), row(settings())], [row([b"4711"])])
+    asking, link = talk([*described(23, 4711, 4712), row(settings())], [row([b"4711", None, None])])
     with pytest.raises(Refusal, match="type with OID 4711 does not exist"):
         await describe(asking, b"", 0, "s")
     assert b"{4711, 4712}" in link.sent[1]
-    asking, _ = talk([*described(4711), row(settings())], [row([None])])
+    asking, _ = talk([*described(4711), row(settings())], [row([None, None, None])])
     assert (await describe(asking, b"", 0, "s")).types == ("unknown",), "PostgreSQL has it, only the proxy does not know it"
+
+
+async def test_enumerated_types_are_texts_to_a_plan_and_arrays_of_them_arrays_of_texts() -> None:
+    asking, _ = talk([*described(4711, 23, 4712, 4713), row(settings())], [row([None, b"4711 4713", b"4712"])])
+    assert (await describe(asking, b"", 0, "s")).types == ("text", "int4", "text[]", "text")
 
 
 async def test_what_is_temporary_is_looked_at_once_there_is_any() -> None:

@@ -6,6 +6,7 @@ whose rows they are over, engines. A call that is not understood as a whole is r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
@@ -15,13 +16,15 @@ from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import operators
+from dpproxy.plan.functions.enumerations import labelled, rank
 from dpproxy.plan.measure import moments
 from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import NUMBERS, type_name
-from dpproxy.tree.expr import NULL, Agg, Call, Expr
+from dpproxy.table_terms import Enumeration
+from dpproxy.tree.expr import NULL, Agg, Call, Expr, Win
 
 _PER_UNIT_AGGREGATES = {"count", "sum", "avg", "min", "max", "bool_or", "bool_and", "every", "stddev", "stddev_samp",
                         "stddev_pop", "variance", "var_samp", "var_pop", "any_value"}  # fmt: skip
@@ -51,10 +54,23 @@ def check_summed(name: str, args: tuple[Expr, ...]) -> None:
 
 def bind_order(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bool, bool]:
     if not isinstance(node, exp.Ordered):
-        return binder.bind(node, scope), False, False
+        return rank(binder.bind(node, scope)), False, False
     desc = bool(node.args.get("desc"))
     first = node.args.get("nulls_first")
-    return binder.bind(node.this, scope), desc, desc if first is None else bool(first)
+    return rank(binder.bind(node.this, scope)), desc, desc if first is None else bool(first)
+
+
+def _chosen_from(binder: ExprBinder, node: exp.Expr, scope: Scope) -> tuple[Expr, bool, bool]:
+    """What an ordered-set aggregate chooses from: a value as it is, not the number that it is ordered by."""
+    _, descending, first = bind_order(binder, node, scope)
+    return binder.bind(node.this if isinstance(node, exp.Ordered) else node, scope), descending, first
+
+
+def by_label(call: Agg | Win) -> Expr:
+    """Return MIN or MAX within a unit's rows by the order of labels where the values are of an enumerated type."""
+    if call.name not in ("min", "max") or not isinstance(call.type, Enumeration):
+        return call
+    return labelled(replace(call, type="int4", args=(rank(call.args[0]),)), call.type)
 
 
 def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: bool) -> Agg:
@@ -65,7 +81,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
         where = binder.condition(node.expression.this, scope)
         node = node.this
     if isinstance(node, exp.WithinGroup):
-        order = tuple(bind_order(binder, o, scope) for o in node.expression.expressions)
+        order = tuple(_chosen_from(binder, o, scope) for o in node.expression.expressions)
         node = node.this
     if isinstance(node, exp.Dot):
         node = node.expression

@@ -21,6 +21,7 @@ from dpproxy.plan.functions.operators import coerce
 from dpproxy.plan.refusals import AROUND, OTHER_TYPE, NoMember, unsupported
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.types import TEXTS, type_name
+from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import Call, Expr, Hole, InList, Lit
 
 
@@ -37,6 +38,10 @@ class EnclosingQuery(Protocol):
 
     def clock(self) -> Clock | None:
         """Return the time at which the statement runs, where it is known while planning."""
+        ...
+
+    def enumeration(self, type_: exp.DataType) -> Enumeration | None:
+        """Return the enumerated type of a cast; None for another type."""
         ...
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
@@ -69,6 +74,8 @@ class Binder(Protocol):
     def bind(self, node: exp.Expr, scope: Scope) -> Expr: ...
 
     def condition(self, node: exp.Expr, scope: Scope) -> Expr: ...
+
+    def enumeration(self, type_: exp.DataType) -> Enumeration | None: ...
 
     def zone(self, *values: Expr, made: bool = False) -> str | None: ...
 

@@ -27,6 +27,7 @@ from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
 from dpproxy.plan.bind.scope import Scope, reading
 from dpproxy.plan.functions import instants, operators, patterns, times
 from dpproxy.plan.functions.constant_times import folded, folded_value, read_time
+from dpproxy.plan.functions.enumerations import as_enumeration
 from dpproxy.plan.functions.operators import NotPlain, coerce, number_literal
 from dpproxy.plan.functions.registry import builder, called
 from dpproxy.plan.operations.constants import literal
@@ -35,6 +36,7 @@ from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sq
 from dpproxy.sql.effort import step
 from dpproxy.sql.trees import AGGREGATES
 from dpproxy.sql.types import INTEGERS, TIMES, castable, type_length, type_name, wire_type
+from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
 
 _CONSTANT_FUNCTIONS = {
@@ -179,6 +181,9 @@ class ExprBinder:
 
     def _cast(self, node: exp.Cast, scope: Scope) -> Expr:
         target = type_name(node.to)
+        enumeration = self.enumeration(node.to) if target is None else None
+        if enumeration is not None:
+            return as_enumeration(self._bind(node.this, scope), enumeration)
         if target is None or target.endswith("[]"):
             raise unsupported(f"a cast to {to_sql(node.to)}", _CASTS)
         inner = self._bind(node.this, scope)
@@ -286,6 +291,10 @@ class ExprBinder:
     def zone(self, *values: Expr, made: bool = False) -> str | None:
         """Return the session's time zone where one of the values is an instant, or one is made; None is UTC."""
         return self.query.zone() if made or any(v.type == "timestamptz" for v in values) else None
+
+    def enumeration(self, type_: exp.DataType) -> Enumeration | None:
+        """Return the enumerated type of a cast; None for another type."""
+        return self.query.enumeration(type_)
 
     def _dot(self, node: exp.Dot, scope: Scope) -> Expr:
         if ident(node.this) == "pg_catalog" and isinstance(node.expression, exp.Anonymous):

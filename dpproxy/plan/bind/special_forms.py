@@ -19,6 +19,7 @@ from dpproxy.plan.functions.registry import called
 from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import ident, to_sql
 from dpproxy.sql.types import array_items, type_name
+from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import Call, Case, Cast, Expr, InList, Lit
 
 MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison
@@ -26,6 +27,8 @@ MAX_QUANTIFIED = 1_000  # elements of an array that each become a comparison
 
 class Binder(Protocol):
     def bind(self, node: exp.Expr, scope: Scope) -> Expr: ...
+
+    def enumeration(self, type_: exp.DataType) -> Enumeration | None: ...
 
     def zone(self, *values: Expr, made: bool = False) -> str | None: ...
 
@@ -61,17 +64,26 @@ def elements(binder: Binder, node: exp.Expr, scope: Scope) -> list[Expr] | None:
         return elements(binder, node.this, scope)
     if isinstance(node, exp.Array):
         return [binder.bind(e, scope) for e in node.expressions]
-    target = type_name(node.to) if isinstance(node, exp.Cast) else None
-    inner = node.this if target and target.endswith("[]") else node
-    if target and isinstance(inner, exp.Array):
-        return [operators.coerce(e, target[:-2]) for e in elements(binder, inner, scope) or ()]
+    target = _elements_type(binder, node.to) if isinstance(node, exp.Cast) else None
+    inner = node.this if isinstance(node, exp.Cast) and target is not None else node
+    if target is not None and isinstance(inner, exp.Array):
+        return [operators.coerce(e, target) for e in elements(binder, inner, scope) or ()]
     if not (isinstance(inner, exp.Literal) and inner.is_string):
         return None
     try:
         items: list[Expr] = [Lit("unknown", item) for item in array_items(inner.this)]
     except ValueError:
         raise Refusal(INVALID_TEXT_REPRESENTATION, f'malformed array literal: "{inner.this}"') from None
-    return [operators.coerce(e, target[:-2]) for e in items] if target else items
+    return [operators.coerce(e, target) for e in items] if target is not None else items
+
+
+def _elements_type(binder: Binder, array: exp.DataType) -> str | None:
+    """The type of the elements of an array; None for what is none, or one of unknown elements."""
+    name = type_name(array)
+    if name is not None:
+        return name[:-2] if name.endswith("[]") else None
+    of = array.expressions[0] if array.is_type("array") and array.expressions else None
+    return binder.enumeration(of) if isinstance(of, exp.DataType) else None
 
 
 def quantified(op: str, value: Expr, items: Sequence[Expr], every: bool) -> Expr:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, SYNTAX_ERROR, Refusal
 from dpproxy.plan.bind import joins, reported
-from dpproxy.plan.bind.calls import bind_aggregate
+from dpproxy.plan.bind.calls import bind_aggregate, by_label
 from dpproxy.plan.bind.decorrelation import lookup
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids, lift_aggregates
@@ -33,6 +33,7 @@ from dpproxy.sql.dialect import copied, position, to_sql
 from dpproxy.sql.skeleton import as_rows
 from dpproxy.sql.trees import contains_aggregate, only_counts
 from dpproxy.sql.types import NUMBERS, TEXTS, TIMES
+from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import (
     Agg,
     Call,
@@ -71,6 +72,9 @@ class Subqueries:
 
     def clock(self) -> Clock | None:
         return self.queries.context.settings.clock
+
+    def enumeration(self, type_: exp.DataType) -> Enumeration | None:
+        return self.queries.context.enumeration(type_)
 
     def facade_constant(self, sql: str, type_: str) -> Expr:
         return self.queries.measurer.constant(sql, type_)
@@ -330,7 +334,7 @@ class Subqueries:
     def aggregate(self, node: exp.Expr, scope: Scope) -> Expr:
         if not self._aggregates:
             raise Refusal(GROUPING_ERROR, "aggregate functions are not allowed here", position(node))
-        return bind_aggregate(self.binder, node, scope, per_unit=True)
+        return by_label(bind_aggregate(self.binder, node, scope, per_unit=True))
 
     def window(self, node: exp.Window, scope: Scope) -> Expr:
         return bind_window(self.queries.context, self.binder, node, scope, self.rows)

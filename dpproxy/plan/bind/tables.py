@@ -16,7 +16,7 @@ from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
-from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey
+from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, published_type
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Reports, TableKind, TablePolicy
 from dpproxy.policy.report_columns import CLAIM, NUMBER
 from dpproxy.sql.types import INTEGERS, TEXTS
@@ -247,7 +247,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
     return Column(
         UNNUMBERED,
         entry.name,
-        entry.type,
+        published_type(table, entry),
         _bound(policy, entry),
         _grid(policy, entry.type),
         taint,

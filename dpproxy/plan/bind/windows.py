@@ -13,7 +13,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, INVALID_ARGUMENT_FOR_NTH_VALUE, INVALID_ARGUMENT_FOR_NTILE, Refusal
-from dpproxy.plan.bind.calls import Terms, bind_order, check_summed, count_arguments
+from dpproxy.plan.bind.calls import Terms, bind_order, by_label, check_summed, count_arguments
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.group_facts import equal_ids
 from dpproxy.plan.bind.scope import Scope
@@ -111,7 +111,7 @@ def bind_window(context: Context, binder: ExprBinder, node: exp.Window, scope: S
     order, frame = _order(binder, node.args.get("order"), scope), _frame(node.args.get("spec"))
     limits, there = contribution(rows, partition), most_rows(rows, partition)
     window = Win(per_unit_type(name, args), name, args, partition, order, frame, limits.rows, there, limits.by)
-    return _nth_value(window) if name == "nth_value" else window
+    return _nth_value(window) if name == "nth_value" else by_label(window)
 
 
 def _as(type_: str, value: Expr) -> Expr:

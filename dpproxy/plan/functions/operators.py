@@ -14,11 +14,13 @@ from dataclasses import replace
 from fractions import Fraction
 
 from dpproxy.errors import AMBIGUOUS_FUNCTION, DATATYPE_MISMATCH, UNDEFINED_FUNCTION, Refusal
+from dpproxy.plan.functions import enumerations
 from dpproxy.plan.functions.constant_times import beside_column, folded, folded_constants
 from dpproxy.plan.operations.interval_texts import MAX_INTERVAL_MONTHS, interval_text
 from dpproxy.plan.refusals import CONSTANT, OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.settings import boolean
 from dpproxy.sql.types import FLOATS, INTEGERS, NUMBERS, TEXTS, TIMES, arithmetic, common
+from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import Call, Cast, Expr, Hole, Lit
 
 # Constants whose type the text of a statement leaves open, and constants that must be known before it runs.
@@ -115,12 +117,17 @@ def number_literal(text: str) -> Expr:
     return typed_literal("numeric", text)
 
 
+ORDERED = ("<", "<=", ">", ">=")
+
+
 def compare(op: str, a: Expr, b: Expr) -> Expr:
     a, b = coerce(a, b.type), coerce(b, a.type)
     if a.type == "unknown":
         a, b = coerce(a, "text"), coerce(b, "text")
     if _kind(a.type) != _kind(b.type):
         raise unsupported(f"comparing {a.type} with {b.type}", "Cast one of them.")
+    if op in ORDERED and (isinstance(a.type, Enumeration) or isinstance(b.type, Enumeration)):
+        return enumerations.compared(op, a, b)
     op, a, b = beside_column(op, folded(a), folded(b))
     return Call("bool", op, (a, b))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dpproxy.plan.functions import enumerations
 from dpproxy.plan.functions.operators import (
     as_text,
     as_timestamp,
@@ -24,6 +25,7 @@ from dpproxy.plan.operations.catalogue import cut_to
 from dpproxy.plan.operations.units import CUT
 from dpproxy.plan.refusals import OTHER_ARGUMENTS, OTHER_TYPE, unsupported
 from dpproxy.sql.types import TEXTS, TIMES
+from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import Call, Case, Cast, Expr, Lit
 
 MAX_PAD = 1000  # characters lpad/rpad may make: memory, not privacy
@@ -48,6 +50,8 @@ def _round(name: str) -> Builder:
 def _choice(op: str) -> Builder:
     def build(args: Sequence[Expr]) -> Expr:
         type_ = common_type(op.upper(), [a.type for a in args])
+        if isinstance(type_, Enumeration) and op != "coalesce":
+            return enumerations.chosen(op, [coerce(a, type_) for a in args], type_)
         return Call(type_, op, tuple(coerce(a, type_) for a in args))
 
     return build

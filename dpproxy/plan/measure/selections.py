@@ -25,6 +25,7 @@ from dpproxy.plan.properties.key_origins import expanded
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.types import INTEGERS, NUMBERS, TIMES, decimal
+from dpproxy.table_terms import Enumeration, spelled_type
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, SeriesDomain, ValuesDomain
 from dpproxy.tree.interval import Interval
 
@@ -170,5 +171,8 @@ def _mode(agg: Agg, label: str) -> tuple[SelectionSpec, str, str]:
         raise unsupported("mode() of a column without declared values", "Use GROUP BY x ORDER BY count(*) DESC LIMIT 1.")
     spec = SelectionSpec(value, agg.where, label, 0, len(values) - 1, Fraction(1), (), values)
     items = ", ".join("'" + (v or "").replace("'", "''") + "'" for v in values)
-    formula = f"(CAST(ARRAY[{items}] AS {value.type}[]))[{{0}} + 1]".replace("{", "{{").replace("}", "}}")
+    formula = f"(CAST(ARRAY[{items}] AS {value.type}[]))[{{0}} + 1]"
+    if isinstance(value.type, Enumeration):
+        formula = f"CAST({formula} AS {spelled_type(value.type)})"
+    formula = formula.replace("{", "{{").replace("}", "}}")
     return spec, formula.replace("{{0}}", "{0}"), value.type

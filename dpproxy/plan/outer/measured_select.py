@@ -19,6 +19,7 @@ from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.scope import Scope, resolve_group_item
 from dpproxy.plan.bind.select import has_aggregates
 from dpproxy.plan.bind.subqueries import Subqueries
+from dpproxy.plan.functions.enumerations import check_ordered
 from dpproxy.plan.intervals.calls import interval_call
 from dpproxy.plan.intervals.quantile_ends import QuantileEnds
 from dpproxy.plan.intervals.reader_choices import chosen_above
@@ -49,6 +50,7 @@ from dpproxy.sql.output_names import output_name
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, function_name, is_aggregate
 from dpproxy.sql.types import TEXTS
+from dpproxy.table_terms import Enumeration, spelled_type
 from dpproxy.tree.expr import (
     Agg,
     Expr,
@@ -299,12 +301,17 @@ class SelectRewriter:
             return None
         if facts(agg.args[0]).taint != Taint.NONE:
             raise self._keys.identifying(agg.args[0], node)
+        if agg.name in ("min", "max"):
+            check_ordered(agg.args[0].type)
         alias, source = self.registry.shared_values(self.request, agg)
         self.shares = True
         members = self.request.sets[0]
         same = [f"{alias}.k{i} IS NOT DISTINCT FROM {self.alias}.k{key}" for i, key in enumerate(members)]
         where = f" WHERE {' AND '.join(same)}" if same else ""
-        return parse_expression(f"(SELECT {agg.name}({alias}.k{len(members)}) FROM {to_sql(source)}{where})")
+        value = f"{alias}.k{len(members)}"
+        if isinstance(agg.args[0].type, Enumeration):
+            value = f"CAST({value} AS {spelled_type(agg.args[0].type)})"
+        return parse_expression(f"(SELECT {agg.name}({value}) FROM {to_sql(source)}{where})")
 
     def _measured(self, node: exp.Expr) -> tuple[Measured, tuple[int, ...]]:
         """An aggregate's formula and its columns, which are measured from now on. Raises Refusal."""

@@ -20,6 +20,7 @@ from dpproxy.sql.output_names import output_name
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, is_aggregate
 from dpproxy.sql.types import FLOATS, TEXTS
+from dpproxy.table_terms import Enumeration, spelled_type
 from dpproxy.tree.expr import Cast, Expr, Ref, Taint, references
 
 # What keys and aggregates are called in notices and in EXPLAIN: as the analyst wrote them.
@@ -128,6 +129,8 @@ class SelectKeys:
         text = f"{self._alias}.k{i}"
         if key.type == "timestamptz":
             text = f"CAST({text} AS timestamptz)"
+        elif isinstance(key.type, Enumeration) and key.type.labels:
+            text = f"CAST({text} AS {spelled_type(key.type)})"
         elif key.type == "numeric" and not isinstance(key, Ref):
             text = f"trim_scale({text})"
         return parse_expression(text)

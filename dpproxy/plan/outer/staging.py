@@ -29,6 +29,7 @@ from dpproxy.sql.dialect import copied, to_sql
 from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import mentions
 from dpproxy.sql.types import wire_type
+from dpproxy.table_terms import longest_label
 from dpproxy.tree.expr import Column, Expr
 from dpproxy.tree.interval import OPEN
 from dpproxy.tree.relation import Contribution, Rows, Staged
@@ -79,7 +80,10 @@ class Stager:
         cells = ", ".join(f"{session_local(n, t)}::text" for n, t in zip(names, (t for _, t in types), strict=True))
         bounds = output_bounds(released, ctes)
         bounds = bounds if len(bounds) == len(types) else [OPEN] * len(types)
-        columns = tuple(Column(self.registry.counter.column(), n, t, b) for (n, t), b in zip(types, bounds, strict=True))
+        columns = tuple(
+            Column(self.registry.counter.column(), n, t, b, length=longest_label(t))
+            for (n, t), b in zip(types, bounds, strict=True)
+        )
         beside = known_sizes(released, columns, ctes)
         sql = rows_as_json(self._text(released, ctes), names, cells, most_staged_rows(beside))
         hole = self.registry.input(sql, f"rows({','.join(t for _, t in types)})")

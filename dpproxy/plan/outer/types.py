@@ -14,6 +14,7 @@ from dpproxy.plan.context import Context
 from dpproxy.plan.operations.catalogue import function, operation
 from dpproxy.plan.operations.operation import Like
 from dpproxy.plan.refusals import unsupported
+from dpproxy.policy.catalog import published_type
 from dpproxy.sql.dialect import ident
 from dpproxy.sql.output_names import output_name
 from dpproxy.sql.translation import PARTS
@@ -94,7 +95,7 @@ class TreeTypes:
                 return TreeTypes(self._context, others, body if mentions(body, name) else None).columns(body)
             policy = self._context.find(ident(node.args.get("db")), name)
             if policy is not None and policy.kind.shown:
-                return tuple((c.name, c.type) for c in self._context.catalog.tables[policy.name].columns)
+                return tuple((c.name, published_type(policy, c)) for c in self._context.catalog.tables[policy.name].columns)
         return ()
 
     def _unnested(self, node: exp.Unnest) -> Columns:
@@ -114,6 +115,8 @@ class TreeTypes:
             types = [self._type(e, sources) for e in inner.expressions]
             return common(types) if types and all(types) else ""
         name = str(inner.this).lower() if isinstance(inner, exp.Anonymous) else ""
+        if name == "enum_range":
+            return self._type(inner.expressions[0], sources)
         return "text" if name in ("string_to_array", "regexp_split_to_array") else ""
 
     def _set_returned(self, call: exp.Anonymous, sources: dict[str, Columns]) -> str:
@@ -131,7 +134,7 @@ class TreeTypes:
     def _type(self, node: exp.Expr, sources: dict[str, Columns]) -> str:
         """PostgreSQL's type of an expression, "" when not known."""
         if isinstance(node, exp.Cast):
-            return type_name(node.to) or ""
+            return type_name(node.to) or self._context.enumeration(node.to) or ""
         if isinstance(node, exp.Paren | exp.Neg):
             return self._type(node.this, sources)
         if isinstance(node, exp.Column):
