@@ -1,6 +1,6 @@
 """Values of enumerated types: texts whose order is that of their labels.
 
-Knows: labels (`sql.types.Enumeration`), expressions. Must not know: engines, whose texts have an order of their own; the facade,
+Knows: labels (`table_terms.Enumeration`), expressions. Must not know: engines, whose texts have an order of their own; the facade,
 where released values are of the real type. Wherever order decides - comparisons, least and greatest values, ORDER BY - a value
 stands as its rank, the number of its label. A condition beside a constant is a list of labels, from which declared groups follow.
 """
@@ -84,5 +84,10 @@ def as_enumeration(value: Expr, type_: Enumeration) -> Expr:
 
 def _place(type_: Enumeration, text: str) -> int:
     if text not in type_.labels:
-        raise Refusal(INVALID_TEXT_REPRESENTATION, f'invalid input value for enum {type_.name}: "{text}"')
+        known = ", ".join(type_.labels[:20])
+        raise Refusal(
+            INVALID_TEXT_REPRESENTATION,
+            f'invalid input value for enum {type_.name}: "{text}"',
+            hint=f"Write one of its labels: {known}.",
+        )
     return type_.labels.index(text)
