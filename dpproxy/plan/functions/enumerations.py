@@ -1,8 +1,9 @@
 """Values of enumerated types: texts whose order is that of their labels.
 
-Knows: labels (`table_terms.Enumeration`), expressions. Must not know: engines, whose texts have an order of their own; the facade,
-where released values are of the real type. Wherever order decides - comparisons, least and greatest values, ORDER BY - a value
-stands as its rank, the number of its label. A condition beside a constant is a list of labels, from which declared groups follow.
+Knows: labels (`table_terms.Enumeration`), expressions. Must not know: engines, whose texts have an order of their own; the
+facade, where released values are of the real type. Wherever order decides - comparisons, least and greatest values, ORDER BY - a
+value stands as its rank, the number of its label. A condition beside a constant is a list of labels, from which declared groups
+follow.
 """
 
 from __future__ import annotations
