@@ -46,9 +46,12 @@ if main.__spec__ is None and not hasattr(main, "__file__"):
 ROOT = Path(__file__).resolve().parent.parent
 LONGEST = (
     "plan/test_exactness.py", "plan/test_sensitivity.py", "engines/test_postgres.py", "serve/test_processes.py", "golden/test_golden.py",
-    "test_cli.py", "plan/intervals/test_quantile_ends.py", "serve/test_data_epochs.py", "facade/test_account.py",
-    "corpus/test_corpus_plans.py", "test_bookkeeping.py", "plan/test_ids.py", "serve/test_reload.py", "reuse/test_lookup.py",
-    "scripts/test_scripts.py", "plan/properties/test_facts.py", "plan/test_types.py", "plan/properties/test_key_domains.py",
+    "kernel/test_kinds.py", "serve/test_listed_keys.py", "serve/test_live_claims.py", "plan/test_values_within_persons.py",
+    "test_cli.py", "session/test_long_messages.py", "plan/intervals/test_quantile_ends.py", "serve/test_data_epochs.py",
+    "facade/test_account.py", "corpus/test_corpus_plans.py", "test_bookkeeping.py", "plan/test_ids.py", "serve/test_reload.py",
+    "reuse/test_lookup.py", "kernel/test_mutants.py", "plan/test_engines_agree.py", "plan/test_domains.py", "scripts/test_scripts.py",
+    "plan/properties/test_facts.py", "plan/test_types.py", "plan/properties/test_key_domains.py", "mechanisms/test_exponential.py",
+    "plan/test_joined_keys.py", "facade/test_facade.py", "serve/test_claim_checks.py", "serve/test_extracts.py", "plan/test_work.py",
     "plan/test_effort.py", "session/test_transcripts.py", "session/test_timeouts.py", "facade/test_server.py",
     "plan/test_total_functions.py", "plan/test_reach.py", "answers/test_time_grid.py", "clients/test_under_load.py",
     "answers/test_reuse_processes.py", "answers/test_paid_kills.py", "ledger/test_ledger_machine.py", "scripts/test_tutorials.py",
