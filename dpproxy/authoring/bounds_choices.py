@@ -29,7 +29,7 @@ from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import family
 from dpproxy.policy.data_claims import QUOTE, column_source, to_unit
 from dpproxy.policy.load import load_file
-from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, Role, TablePolicy
+from dpproxy.policy.model import Bounds, ColumnPolicy, ColumnRole, Policy, Role, TableKind, TablePolicy
 from dpproxy.policy.names import plural, quote_name
 from dpproxy.policy.problems import suggestion
 from dpproxy.review.verdicts import Bench
@@ -362,7 +362,7 @@ async def _lines(file: Path, chosen: Sequence[str], role: str | None, progress: 
 
 def _tables(policy: Policy, chosen: Sequence[str]) -> list[TablePolicy]:
     """The private tables with several rows of a person, or those of them that are named. Raises OperatorError."""
-    several = {str(t.name): t for t in policy.tables.values() if not t.public and not t.one}
+    several = {str(t.name): t for t in policy.tables.values() if t.kind is TableKind.PEOPLE and not t.one}
     for name in chosen:
         if name not in several:
             raise OperatorError(f"`{name}` has no bounds to choose; {suggestion(name, several)}")
