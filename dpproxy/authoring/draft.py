@@ -91,6 +91,14 @@ def candidates(catalog: Catalog) -> list[Column]:
     return [place for *_, place in sorted(found)]
 
 
+def of_person(catalog: Catalog, place: Column) -> bool:
+    """Return whether a name says that a column names people: its own, its table's, or another column's. Else nobody is chosen to
+    be protected without a word of the author."""
+    table, column = place
+    named = called_after_people(table.name) or called_after_people(column) or hints.names_people(column)
+    return named or any(hints.personal(each.name) for each in catalog.tables[table].columns)
+
+
 def unit_name(unit: Column) -> str:
     """Return a noun for one of the people that a column names: by its table, or by its own name where the table is not theirs."""
     table, column = unit[0].name.lower(), unit[1].lower()

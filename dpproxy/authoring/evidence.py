@@ -26,11 +26,14 @@ ROLES = re.compile(
     r"(?:^|_)(?:author|owner|sender|receiver|recipient|payer|payee|caller|callee|holder|writer|winner|loser|reviewer|commenter|"
     r"follower|followed|liker|liked|blocker|blocked|creator|buyer|seller|driver|teacher|trainer|doctor|physician|nurse|manager|"
     r"agent|clerk|guest|parent|child|donor|rider|reader|player|worker|operator|beneficiary|insured|debtor|creditor|borrower|"
-    r"lender|voter|contact|crew|passenger|resident|tenant)(?:_?(?:id|key|no|nr))?s?$",
+    r"lender|voter|contact|crew|passenger|resident|tenant|pupil|absender|empf(?:ae|ä)nger|autor|auteur|abonn[ée]|destinataire|"
+    r"exp[ée]diteur|suiveur|remitente|destinatario)(?:_?(?:id|key|no|nr))?s?$",
     re.IGNORECASE,
 )
 """Names of what people do, as columns and tables have them."""
 _SUFFIX = re.compile(r"_?(?:id|key|no|nr|num|number)$", re.IGNORECASE)
+IDS = ("number", "text", "uuid")
+"""Families of types that ids are of."""
 WORD = 3
 """Letters that a key's name must have beside its ending, to be taken for the same word elsewhere: card in card_no."""
 _REFERENCE = re.compile(r"_(?:id|key|sk)$", re.IGNORECASE)
@@ -122,7 +125,7 @@ def overlaps(
     Each has four SELECTs of one whole number: distinct values, those among the ids, ids, and the span of ids that are numbers.
     """
     for column in table.columns:
-        if not column.bounded or family(column.type) not in ("number", "text") or column.type in ("numeric", "float8", "float4"):
+        if not column.bounded or family(column.type) not in IDS or column.type in ("numeric", "float8", "float4"):
             continue
         named = named_after(catalog, private, unit, bare(table)[column.name]) or hints.names_people(column.name)
         for place in sorted(ids, key=str):

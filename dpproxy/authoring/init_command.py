@@ -22,7 +22,7 @@ import duckdb
 import typer
 
 from dpproxy import postgres_connections
-from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, unit_name
+from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, of_person, unit_name
 from dpproxy.authoring.evidence import evidence
 from dpproxy.authoring.paid_session import Draft, measurements
 from dpproxy.authoring.schema_facts import DUCKDB, POSTGRES, Facts, Place, read_facts
@@ -189,12 +189,13 @@ def _decisions(
         raise _problem("--unit", "there is no table here that may be read", "name another database, or GRANT SELECT to the role")
     chosen, gone = _tables(catalog, public), _tables(catalog, left_out)
     likely = [place for place in candidates(catalog) if place[0] not in chosen | gone]
+    best = next((place for place in likely if of_person(catalog, place)), None)
     if unit is None and ask:
         shown = ", ".join(f"{t}.{c}" for t, c in likely[:5])
         unit = typer.prompt(
-            f"Which table.column names a person to protect? ({shown})", default=_dotted(likely[0]) if likely else None
+            f"Which table.column names a person to protect? ({shown})", default=_dotted(best) if best is not None else None
         )
-    place = names.table_column(unit) if unit is not None else (likely[0] if likely else None)
+    place = names.table_column(unit) if unit is not None else best
     table = catalog.tables.get(place[0]) if place is not None else None
     if place is None or table is None or table.column(place[1]) is None:
         known = ", ".join(_dotted(c) for c in likely[:5]) or "none that is likely"

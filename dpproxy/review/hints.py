@@ -13,17 +13,25 @@ _PERSON = re.compile(
     r"(?:^|_)(?:e_?mail|mail|phone|telephone|mobile|fax|ssn|social_security|passport|iban|license_no|"
     r"first_?name|last_?name|sur_?name|given_?name|family_?name|full_?name|real_?name|contact_?name|user_?name|maiden_?name|login|"
     r"address|address_?line_?\d|address\d|street|street_?(?:name|number)|suite_?number|postal_?code|post_?code|zip|zip_?code|"
-    r"birth_?date|date_?of_?birth|dob|ip|ip_?address|password)(?:_|$|\d)",
+    r"birth_?date|date_?of_?birth|dob|ip|ip_?address|password|"
+    r"telefon(?:nummer)?|handy(?:nummer)?|stra(?:ss|ß)e|anschrift|adresse|vorname|nachname|familienname|geburts(?:datum|tag)|"
+    r"f(?:ue|ü)hrerschein|unterschrift|ausweis(?:_?nr|_?nummer)?|pr[ée]nom|nom_?de_?famille|courriel|t[ée]l[ée]phone|"
+    r"(?:date_?(?:de_?)?)?naissance|tel[ée]fono|apellidos?|correo|direcci[óo]n|(?:fecha_?(?:de_?)?)?nacimiento|dni|cognome|indirizzo|"
+    r"codice_?fiscale|endere[çc]o|sobrenome|cpf)(?:_|$|\d)",
     re.IGNORECASE,
 )
 _NAMES_PEOPLE = re.compile(
-    r"(?:^|_)(?:customer|cust|client|person|patient|member|mem|user|student|respondent|subscriber|account|visitor|p)_?(?:id|key|sk|no)s?$",
+    r"(?:^|_)(?:customer|cust|client|person|patient|member|mem|user|student|respondent|subscriber|account|visitor|p|"
+    r"kunden?|mitglieds?|benutzer|nutzer|patienten|sch(?:ue|ü)ler|mitarbeiter|personen|utilisateur|[ée]l[èe]ve|salari[ée]|usuario|"
+    r"paciente|alumno|empleado)_?(?:id|key|sk|no|nr|nummer|num)s?$",
     re.IGNORECASE,
 )
 _FREE = re.compile(r"(?:^|_)(?:text|note|notes|comment|comments|remark|remarks|description|body|message|details|memo|bio)$", re.I)
 _PEOPLE = re.compile(
-    r"(?:^|_)(?:customer|client|person|people|patient|member|user|student|respondent|employee|staff|subscriber|voter|account|visitor)"
-    r"s?$",
+    r"(?:^|_)(?:customer|client|person|people|patient|member|user|student|respondent|employee|staff|subscriber|voter|account|visitor|"
+    r"kunden?|mitglied(?:er)?|benutzer|nutzer|patienten|sch(?:ue|ü)ler|eltern|lehrkr(?:ae|ä)fte|lehrer|mitarbeiter|personen|fahrer|"
+    r"einwohner|utilisateur|[ée]l[èe]ve|salari[ée]|adh[ée]rent|abonn[ée]|employ[ée]|cliente|usuario|paciente|empleado|alumno|utenti|"
+    r"clienti|pazienti|dipendenti)s?$",
     re.IGNORECASE,
 )
 

@@ -182,6 +182,34 @@ def test_a_public_table_called_like_one_of_people_is_warned_of(bank: Path) -> No
     assert (said.code, said.what.rpartition(": ")[2]) == ("personal-table", "`writer` is called like an id of people")
 
 
+ABROAD = """
+CREATE TABLE pupils AS SELECT md5('p' || i)::UUID AS pupil_uuid, '5a' AS klasse FROM range(40) AS t(i);
+CREATE TABLE eltern AS SELECT pupil_uuid AS kind, 'x' AS ort FROM pupils;
+CREATE TABLE fahrten AS SELECT i AS nr, 'B1' AS fuehrerschein FROM range(9) AS t(i);
+CREATE TABLE lehrkraefte AS SELECT 'MUE' AS kuerzel, 4000 AS gehalt;
+CREATE TABLE notes_fr AS SELECT 'x' AS auteur, 3 AS points;
+CREATE TABLE faecher AS SELECT 'ma' AS fach, 4 AS stunden;
+"""
+
+
+def test_ids_of_any_type_and_names_in_other_languages(tmp_path: Path) -> None:
+    """UUIDs are compared as numbers are; German, French, Spanish and Italian names tell of people. A catalogue stays one."""
+    with duckdb.connect(str(tmp_path / "bank.duckdb")) as connection:
+        connection.execute(ABROAD)
+    catalogue = ("eltern", "fahrten", "lehrkraefte", "notes_fr", "faecher")
+    unit = "  pupils: { unit: pupil_uuid, unique: true, columns: { pupil_uuid: unit } }\n"
+    tables = unit + "".join(f"  {name}: {{ public: true }}\n" for name in catalogue)
+    head, _, rest = POLICY.partition("tables:\n")
+    path = tmp_path / "p.yaml"
+    path.write_text(
+        head.replace("accounts.account_no", "pupils.pupil_uuid") + "tables:\n" + tables + rest[rest.index("roles:") :]
+    )
+    found = asyncio.run(findings([path], Depth.DATA))
+    said = {name: {p.code for p in found if f"`{name}`" in p.what} for name in catalogue}
+    assert "data-public-ids" in said["eltern"]
+    assert [name for name in catalogue if not said[name]] == ["faecher"]
+
+
 def test_texts_about_things_are_no_evidence() -> None:
     """Of 50 catalogues of well-known schemas (TPC-H, Sakila, Northwind, ...) a fifth was doubted for descriptions of things alone."""
     unit, catalog, _ = trade(

@@ -78,6 +78,15 @@ def test_flags_that_name_nothing(source: Path, flags: list[str], says: str) -> N
         )
 
 
+def test_nobody_is_protected_by_guess(tmp_path: Path) -> None:
+    """Where no name is that of people, the author must say who they are: a catalogue's code is no person."""
+    with duckdb.connect(str(tmp_path / "chat.duckdb")) as connection:
+        connection.execute("CREATE TABLE emojis (code VARCHAR, label VARCHAR)")
+    arguments = ["init", str(tmp_path / "chat.duckdb"), "--out", str(tmp_path / "x.yaml"), "--yes"]
+    with pytest.raises(PolicyError, match="no column names people by its name"):
+        RUN.invoke(policy_app, arguments, catch_exceptions=False)
+
+
 def test_questions_on_a_terminal(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpproxy.authoring.init_command._on_terminal", lambda: True)
     out = source.with_name("asked.yaml")
