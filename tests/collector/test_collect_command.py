@@ -9,14 +9,18 @@ import sys
 from pathlib import Path
 
 import duckdb
+import psycopg
 import pytest
 from typer.testing import CliRunner
 
 from dpproxy import collect
 from dpproxy.cli import commands
+from dpproxy.collect.questions import question_of
 from dpproxy.errors import OperatorError
 from dpproxy.policy.people import make_verifier
+from dpproxy.serve.launch import Proxy, launched
 from tests.collect.device import Clock
+from tests.collector.world import batch, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/how-to/collect.md").read_text()
@@ -142,3 +146,33 @@ def test_a_list_that_cannot_be_read_is_named(folder: Path, change: str, said: st
         connection.execute(change)
     code, text = run("check", "phones.yaml")
     assert (code, said in text) == (1, True), text
+
+
+def ask(proxy: Proxy) -> tuple[int, dict[str, int]]:
+    """What an analyst is told of all reports, and of each value."""
+    with psycopg.connect(f"postgresql://ada:ada@{proxy.host}:{proxy.port}/phones", autocommit=True) as connection:
+        (total,) = connection.execute("SELECT count(*) FROM emoji_reports").fetchall()
+        each = connection.execute("SELECT emoji, count(*) FROM emoji_reports GROUP BY emoji").fetchall()
+    return total[0], dict(each)
+
+
+def test_a_proxy_that_is_asked_to_reload_counts_what_came(folder: Path) -> None:
+    """A load replaces the file that a proxy reads: of 1,000 reports a load, all of one value, nearly all are estimated for it."""
+    question = question_of(json.loads(run("file", "phones.yaml", "emoji_reports")[1]))
+    value = question.value("😂")
+
+    def bring(first: int, *options: str) -> None:
+        reports = [["north", *json.loads(question.report(value))] for _ in range(1000)]
+        write(folder / "state", *(batch(first + n, "emoji_reports", 1, reports[100 * n : 100 * n + 100]) for n in range(10)))
+        code, said = run("load", "phones.yaml", "--to", "reports.duckdb", "--state", str(folder / "state"), *options)
+        assert (code, said) == (0, "1 segments loaded\n")
+
+    bring(0)
+    with launched([folder / "phones.yaml"], folder / "proxy") as proxy:
+        for thousand in (1, 2):
+            total, each = ask(proxy)
+            assert total == 1000 * thousand
+            assert sum(each.values()) == total
+            assert abs(each["😂"] - total) < 60 * thousand
+            if thousand == 1:
+                bring(100, "--proxy", str(folder / "proxy"))
