@@ -5,7 +5,7 @@ among the reports that are there; it says nothing of devices that did not report
 
 - *score*: C is nearly normal, with a variance that is linear in the number f of devices; solving for f gives a quadratic.
 - *exact*: few reports support anything, and C is Binomial(f, p) + Binomial(n - f, q): the f for which neither tail is too small.
-- *sketches*: normal with the part of collisions in the variance.
+- *sketches*: a score again, with the part of collisions in the variance.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ def bounds(law: Law, supporting: Int64, reports: int, squares: float, z: float) 
     `squares` is F2, which laws without collisions do not need; `z` the normal quantile of one side.
     """
     if law.collision:
-        middle = estimates(law, supporting, reports)
-        reach: Float64 = z * deviations(law, supporting, reports, squares)
-        return _within(middle - reach, middle + reach, reports)
+        return _within(*_sketched(law, supporting, reports, squares, z), reports)
     turned = law.p < law.q  # then what does not support, supports the more
     p, q = (float(1 - chance if turned else chance) for chance in (law.p, law.q))
     counts = reports - supporting if turned else supporting
@@ -59,9 +57,14 @@ def bounds(law: Law, supporting: Int64, reports: int, squares: float, z: float) 
 def deviations(law: Law, supporting: Int64, reports: int, squares: float) -> Float64:
     """Return the standard deviation of each estimate, with the estimate in the place of the true count."""
     holders = np.clip(estimates(law, supporting, reports), 0, reports)
-    shared = np.maximum(0, squares - holders**2 - (reports - holders))
-    variance = float(law.per_report) * reports + float(law.per_holder) * holders + float(law.collision) * shared
+    variance = _fixed_variance(law, holders, reports, squares) + float(law.per_holder) * holders
     return np.sqrt(np.maximum(variance, 0))
+
+
+def _fixed_variance(law: Law, holders: Float64, reports: int, squares: float) -> Float64:
+    """The parts of the variance that come of all reports and of collisions."""
+    shared = np.maximum(0, squares - holders**2 - (reports - holders))
+    return np.asarray(float(law.per_report) * reports + float(law.collision) * shared, np.float64)
 
 
 def consistent(raw: Float64, reports: int) -> Int64:
@@ -81,6 +84,14 @@ def consistent(raw: Float64, reports: int) -> Int64:
     order = np.argsort(counts - shares, kind="stable")
     counts[order[: max(0, missing)]] += 1
     return counts
+
+
+def _sketched(law: Law, supporting: Int64, reports: int, squares: float, z: float) -> tuple[Float64, Float64]:
+    """The f with (estimate - f)^2 = z^2 (fixed + per_holder f), collisions taken at the estimate."""
+    raw, bend = estimates(law, supporting, reports), z * z * float(law.per_holder)
+    fixed = _fixed_variance(law, np.clip(raw, 0, reports), reports, squares)
+    root: Float64 = np.sqrt(np.maximum(z * z * fixed + bend * raw + bend * bend / 4, 0))
+    return raw + bend / 2 - root, raw + bend / 2 + root
 
 
 def _score(p: float, q: float, supporting: Int64, reports: int, z: float) -> tuple[Float64, Float64]:

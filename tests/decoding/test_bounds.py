@@ -12,7 +12,7 @@ from scipy import stats
 from dpproxy.decoding import bounds as intervals
 from dpproxy.decoding import decoders
 from dpproxy.decoding.bounds import bounds, consistent, deviations, estimates
-from dpproxy.local.claims import Binary, Direct, Hadamard, Law, Plane
+from dpproxy.local.claims import Binary, Direct, Hadamard, Hashed, Law, Plane
 
 Z = 2.4977
 """The normal quantile of one side at the product's 98.75 % a cell."""
@@ -43,6 +43,16 @@ def test_intervals_hold_the_truth(name: str, n: int) -> None:
     assert ((lower >= 0) & (lower <= upper) & (upper <= n)).all()
     counts = [*range(0, n + 1, max(1, n // 50)), n]
     assert min(coverage(law, n, f, lower, upper) for f in counts) >= 0.98
+
+
+@pytest.mark.parametrize(("n", "least"), [(10, 0.95), (30, 0.95), (100, 0.97), (1000, 0.98)])
+@pytest.mark.parametrize("epsilon", [1, 4])
+def test_sketches_of_few_reports_hold_the_truth(epsilon: int, n: int, least: float) -> None:
+    """Where all other devices have values of their own, C is a sum of two binomial counts, so that the law is exact."""
+    law = Hashed.within(Fraction(epsilon), 128, "s").law
+    for f in (0, 1, 2, 3, n // 10, n // 2, n - 1, n):
+        lower, upper = bounds(law, np.arange(n + 1), n, n - f + f * f, Z)
+        assert coverage(law, n, f, lower, upper) >= least, f
 
 
 def test_a_normal_interval_of_few_reports_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
