@@ -20,6 +20,7 @@ from typing import Any
 from dpproxy.collector.journal import State
 from dpproxy.collector.limits import Rates
 from dpproxy.collector.serving import Options, serve
+from dpproxy.server.tls import TlsFiles
 from tests.collector.reports import tables
 from tests.collector.world import DuckDBWorld, load
 
@@ -51,15 +52,18 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, *, store: Path | None = None, seconds: float = 3600, header_seconds: float = 10) -> Iterator[Served]:
+def served(
+    folder: Path, *, store: Path | None = None, seconds: float = 3600, header_seconds: float = 10, tls: TlsFiles | None = None
+) -> Iterator[Served]:
     """Start a collector and stop it as a service manager does. `store`: a DuckDB file that sealed segments are loaded into."""
-    arguments = [str(folder), str(store or ""), str(seconds), str(header_seconds)]
+    files = (str(tls.certificate), str(tls.key)) if tls else ("", "")
+    arguments = [str(folder), str(store or ""), str(seconds), str(header_seconds), *files]
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.collector.served", *arguments], cwd=ROOT, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     said = [process.stderr.readline()]
-    if not said[0].startswith("collecting on http://127.0.0.1:"):
+    if not said[0].startswith(f"collecting on http{'s' if tls else ''}://127.0.0.1:"):
         raise AssertionError(said[0] + process.stderr.read())
     reader = threading.Thread(target=lambda: said.extend(process.stderr or ()), daemon=True)
     reader.start()
@@ -71,12 +75,14 @@ def served(folder: Path, *, store: Path | None = None, seconds: float = 3600, he
         reader.join()
 
 
-def main(folder: str, store: str, seconds: str, header_seconds: str) -> None:
+def main(folder: str, store: str, seconds: str, header_seconds: str, certificate: str, key: str) -> None:
     from dpproxy.collector import serving
 
     serving.HEADER_SECONDS = float(header_seconds)  # type: ignore[misc]
     serving.LOAD_SECONDS = 0.1  # type: ignore[misc]
-    options = Options("127.0.0.1", 0, Path(folder), None, Rates(10**6, 10**6), float(seconds))
+    options = Options(
+        "127.0.0.1", 0, Path(folder), (Path(certificate), Path(key)) if key else None, Rates(10**6, 10**6), float(seconds)
+    )
     world = DuckDBWorld(Path(store)) if store else None
 
     def bring(state: State) -> int:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dpproxy.collect import Device
 from dpproxy.collector.journal import State
-from tests.collector.reports import body
+from tests.collector.reports import body, tables
 from tests.collector.served import Served, served
 from tests.collector.world import TABLES_SQL, DuckDBWorld
+from tests.worlds.certificates import certificate
 
 MARK = "MARKED"
 
@@ -75,6 +80,21 @@ def test_who_sends_no_header_in_time_is_let_go(tmp_path: Path, start: bytes) -> 
         while slow.recv(65536):  # the reply to a whole request; then the end
             pass
         assert running.post(body()) == 204
+
+
+def test_devices_post_by_tls_to_the_collector_that_they_trust(tmp_path: Path) -> None:
+    """To another one nothing is sent, and what was charged waits."""
+    mine = certificate(tmp_path, "localhost")
+    (tmp_path / "coin.json").write_text(json.dumps(tables()["coin"].newest.document()))
+    device = Device(tmp_path / "coin.json", tmp_path / "dp.sqlite", max_epsilon=2)
+    device.answer("ill", True, age=44)
+    with served(tmp_path / "state", tls=mine) as running:
+        url = f"https://localhost:{running.port}"
+        assert (device.send(url).later, running.said[1:]) == (1, [])
+        again = Device(tmp_path / "coin.json", tmp_path / "dp.sqlite", max_epsilon=2, clock=lambda: time.time() + 3600)
+        assert again.send(url, context=ssl.create_default_context(cafile=mine.certificate)).taken == 1
+    (batch,) = [batch for segment in State(tmp_path / "state").sealed() for batch in segment.batches()]
+    assert (batch.table, batch.reports[0][0]) == ("coin", 44)
 
 
 def test_a_segment_comes_into_the_store_while_batches_come(tmp_path: Path) -> None:
