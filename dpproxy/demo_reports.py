@@ -56,7 +56,7 @@ class World:
 
 
 def make_world(folder: Path) -> World:
-    """Let all devices report, into files of DuckDB beside copies of their policies."""
+    """Let all devices report, into files of DuckDB, with copies of their policies."""
     world = World(folder)
     for name in ("coin", "emoji"):
         shutil.copy(POLICIES / f"{name}.yaml", folder)
