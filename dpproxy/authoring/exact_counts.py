@@ -16,12 +16,14 @@ from decimal import Decimal
 from dpproxy.amounts import ATTO
 from dpproxy.authoring.evidence import Overlap, overlaps
 from dpproxy.engines import literal
+from dpproxy.local.spaces import Space
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, TableKind, TablePolicy, UnitPath, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, ReleasedList, TableKind, TablePolicy, UnitPath, Value
 from dpproxy.policy.names import plural
 from dpproxy.policy.problems import START, Code, Problem
+from dpproxy.policy.report_columns import CLAIM, NUMBER, WHOLE, read_beside
 from dpproxy.review.doubts import delta
 from dpproxy.sql.template import Dialect
 
@@ -46,7 +48,8 @@ def questions(loaded: Loaded, catalog: Catalog, dialect: Dialect) -> tuple[Quest
     private = loaded.policy.of_kind(TableKind.PEOPLE)
     public = [t for t in loaded.policy.of_kind(TableKind.PUBLIC) if not t.reviewed]
     shown = (q for table in public for q in here.shown(table))
-    return (*here.units(), *(q for table in private for q in here.table(table)), *shown)
+    reported = (q for table in loaded.policy.tables.values() for q in here.reported(table))
+    return (*here.units(), *(q for table in private for q in here.table(table)), *reported, *shown)
 
 
 def percent(part: int, whole: int) -> str:
@@ -93,12 +96,73 @@ class _Counts:
             yield self._greatest(table, table.unit)
         for column in table.columns.values():
             shape = self.catalog.tables[table.name].column(column.name)
-            if column.role is not ColumnRole.PLAIN or shape is None:
+            if column.role is not ColumnRole.PLAIN or shape is None or column.randomised is not None:
                 continue
             if column.values is not None and len(column.values) <= MANY_VALUES:
                 yield self._undeclared(table, column, shape)
             elif column.range is not None:
                 yield self._beyond(table, column, shape)
+
+    def reported(self, table: TablePolicy) -> Iterator[Question]:
+        """Reports that no device makes which does what its claim says, and lists that are shorter than a claim."""
+        beside = tuple(read_beside(table))
+        for column in table.columns.values():
+            made, shape = column.randomised, self.catalog.tables[table.name].column(column.name)
+            if made is None or shape is None or shape.reports is None:
+                continue
+            source = column_source(self.catalog, table.name, column.name, QUOTE[self.dialect])
+            several = CLAIM in beside and len(made.claims) > 1  # one claim alone is every report's
+            number = column_source(self.catalog, table.name, CLAIM, QUOTE[self.dialect]) if several else None
+            known = ", ".join(str(n) for n, _ in made.claims)
+            yield from self._outside(table, column, f"{number} NOT IN ({known})", "a claim of no known number") if number else ()
+            for n, claim in made.claims:
+                wrong = self._no_report(column, shape.reports, source, claim.space)
+                if wrong is not None:
+                    condition = f"({wrong})" + (f" AND {number} = {n}" if number else "")
+                    yield from self._outside(
+                        table, column, condition, f"what {claim.name} never reports" + (f" by claim {n}" if number else "")
+                    )
+            if isinstance(made.values, ReleasedList) and made.values.count:
+                yield self._short(table, column, made.values)
+        if NUMBER in beside and table.kind is TableKind.REPORTS:
+            count = column_source(self.catalog, table.name, NUMBER, QUOTE[self.dialect])
+            first = next(c for c in table.columns.values() if c.randomised is not None)
+            yield from self._outside(table, first, f"{count} < 0 OR {count} IS NULL", "a cell of no number of reports")
+
+    def _no_report(self, column: ColumnPolicy, stored: CatalogColumn, source: str, space: Space) -> str | None:
+        """A condition that is true of stored values outside a space; None where the column's type leaves none out."""
+        made = column.randomised
+        if space.form == "integer" or (space.form == "bits" and stored.type in WHOLE):
+            return f"{source} < 0 OR {source} > {space.size - (space.form == 'integer')}"
+        if space.form != "value" or made is None:
+            return None
+        if isinstance(made.values, ReleasedList):
+            quote = QUOTE[self.dialect]
+            listed_in = column_source(self.catalog, made.values.table, made.values.column, quote)
+            return f"{source} NOT IN (SELECT {listed_in} FROM {table_source(self.catalog, made.values.table, quote)})"
+        few = column.values is not None and len(column.values) <= MANY_VALUES
+        return f"{comparable(source, stored)} NOT IN ({listed(column, stored, self.dialect)})" if few else None
+
+    def _outside(self, table: TablePolicy, column: ColumnPolicy, condition: str, what_it_is: str) -> Iterator[Question]:
+        def told(found: Numbers) -> Problem | None:
+            if not found[0]:
+                return None
+            what = f"{found[0]:,} of {found[1]:,} rows of `{table.name}` hold in `{column.name}` {what_it_is}"
+            fix = "estimates are wrong until they are gone: delete them, and correct the claim or what stores reports"
+            return self._problem(("tables", str(table.name), column.name), what, fix, "data-reports")
+
+        yield Question((self._rows(table, f" WHERE {condition}"), self._rows(table)), told)
+
+    def _short(self, table: TablePolicy, column: ColumnPolicy, listed_in: ReleasedList) -> Question:
+        def told(found: Numbers) -> Problem | None:
+            if found[0] >= listed_in.count:
+                return None
+            what = f"`{listed_in.table}` lists {found[0]:,} values, and `{column.name}` has a claim about {listed_in.count:,}"
+            return self._problem(
+                ("tables", str(table.name), column.name), what, "write the `count` that devices know", "data-reports"
+            )
+
+        return Question((f"SELECT COUNT(*) FROM {table_source(self.catalog, listed_in.table, QUOTE[self.dialect])}",), told)
 
     def shown(self, table: TablePolicy) -> Iterator[Question]:
         """Ids of people in a public table."""

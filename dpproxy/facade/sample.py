@@ -12,15 +12,17 @@ import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, assert_never
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dpproxy.local.spaces import Space
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.joined_keys import stored
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, ReleasedList, TableKind, TablePolicy
+from dpproxy.policy.report_columns import CLAIM, NUMBER
 from dpproxy.table_terms import TableName
 
 Places = npt.NDArray[np.int64]
@@ -63,6 +65,8 @@ def sample(
     maker = _Maker(policy, catalog, publics, size)
     for table in _in_order(policy):
         yield stored(catalog.tables[table.name]), maker.table(table)
+    for table in policy.of_kind(TableKind.REPORTS):
+        yield stored(catalog.tables[table.name]), maker.reports(table)
 
 
 def _by_last(shape: CatalogTable, column: CatalogColumn) -> CatalogColumn:
@@ -149,6 +153,43 @@ class _Maker:
                 for column in shape.columns
             }
         )
+
+    def reports(self, table: TablePolicy) -> pa.Table:
+        """Make reports of which every device had a value of its own at random: all that they show is the mechanism's noise."""
+        shape, rows = self._catalog.tables[table.name], max(int(self._size.units * self._size.rows), 1)
+        made = {column.name: column.randomised for column in table.columns.values() if column.randomised is not None}
+        columns = {}
+        for column in shape.columns:
+            held = column.reports or column
+            if column.name in made and column.reports is not None:
+                values = self._reported(made[column.name].claims[-1][1].space, table.columns[column.name], rows)
+            elif column.name == CLAIM:
+                values = [max(number for m in made.values() for number, _ in m.claims)] * rows
+            elif column.name == NUMBER:
+                values = [1] * rows
+            else:
+                values = self._column(shape, column, table.columns.get(column.name), np.arange(rows))
+            columns[held.name] = pa.array([None if v is None else str(v) for v in values], pa.string())
+        return pa.table(columns)
+
+    def _reported(self, space: Space, policy: ColumnPolicy, rows: int) -> list[Any]:
+        match space.form:
+            case "boolean":
+                return list(self._random.random(rows) < 0.5)
+            case "value":
+                listed = policy.values or self._listed(policy)
+                return [listed[i] for i in self._random.integers(0, len(listed), rows)] if listed else [None] * rows
+            case "number":
+                return self._numbers("float8", policy, rows)
+            case "integer" | "bits":
+                return [int(i) for i in self._random.integers(0, space.size, rows)]
+            case _:
+                assert_never(space.form)
+
+    def _listed(self, policy: ColumnPolicy) -> list[Any]:
+        values = policy.randomised.values if policy.randomised is not None else None
+        rows = self._publics.get(values.table) if isinstance(values, ReleasedList) else None
+        return rows[values.column].to_pylist() if rows is not None and isinstance(values, ReleasedList) else []
 
     def _rows_of(self, table: TablePolicy, parent: _Made | None) -> Places:
         """For each row of a table its unit, or its row of the table that its path leads to."""

@@ -93,3 +93,48 @@ def test_percent() -> None:
     assert [percent(a, b) for a, b in ((0, 5), (1, 100_000), (1, 3), (5, 5), (9, 5), (0, 0))] == [
         "0 %", "0.001 %", "33 %", "1e+02 %", "1e+02 %", "0 %",
     ]  # fmt: skip
+
+
+REPORTS = """
+CREATE TABLE moods (id INTEGER PRIMARY KEY, name VARCHAR);
+INSERT INTO moods VALUES (0, 'good'), (1, 'bad');
+CREATE TABLE pulse (likes BOOLEAN, mood_r BIGINT, drink VARCHAR, claim SMALLINT, n BIGINT);
+INSERT INTO pulse VALUES (true, 0, 'tea', 1, 5), (false, 2862, 'tea', 2, 5), (true, 2863, 'tea', 2, 5), (true, -1, 'gin', 1, 5),
+  (true, 7, 'tea', 3, -1);
+"""
+OF_REPORTS = """
+version: 1
+dataset: pulse
+backend: { duckdb: pulse.duckdb }
+privacy_unit: { name: device }
+tables:
+  moods: { public: true }
+  pulse:
+    reports: { epsilon: 9, keep: 1d, rows: cells }
+    columns:
+      likes: { randomised: { by: rr, epsilon: 1 } }
+      mood:
+        randomised: { by: pgr, base: 53, dimension: 3, values: { table: moods.name }, count: 3, claims: { 1: { epsilon: 2 }, 2: { epsilon: 4 } } }
+        from: mood_r
+      drink: { randomised: { by: krr, values: [tea, ale], epsilon: 1 } }
+roles: { analyst: {} }
+users: {}
+"""
+
+
+def test_reports_outside_their_space_are_counted(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "pulse.duckdb")) as connection:
+        connection.execute(REPORTS)
+    path = tmp_path / "p.yaml"
+    path.write_text(OF_REPORTS)
+    found = [p for p in asyncio.run(findings([path], Depth.DATA)) if p.code == "data-reports"]
+    wrong = "of 5 rows of `pulse` hold in"
+    assert sorted(p.what for p in found) == [
+        f"1 {wrong} `drink` what krr never reports",
+        f"1 {wrong} `likes` a cell of no number of reports",
+        f"1 {wrong} `mood` a claim of no known number",
+        f"1 {wrong} `mood` what pgr never reports by claim 1",
+        f"1 {wrong} `mood` what pgr never reports by claim 2",
+        "`moods` lists 2 values, and `mood` has a claim about 3",
+    ]
+    assert all(p.severity == "error" for p in found)

@@ -24,6 +24,7 @@ from dpproxy.backends.duckdb import DuckDB
 from dpproxy.facade import ddl
 from dpproxy.facade.database import fill
 from dpproxy.facade.ddl import Shown
+from dpproxy.facade.sample import Size, sample
 from dpproxy.kernel.leaves import leaves
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.grants import grants, private_tables
@@ -36,6 +37,7 @@ from .test_database import Connection
 
 POLICIES = Path(__file__).resolve().parents[2] / "policies"
 REPORTS = TableName("public", "emoji_reports")
+EMOJIS = TableName("public", "emojis")
 SECRET = CatalogColumn("secret", "secret", "text")
 
 
@@ -151,3 +153,17 @@ def test_mutant_reports_table_taken_as_public(
 
     monkeypatch.setattr(TablePolicy, "kind", property(kind))
     assert door(world), "it would not notice"
+
+
+def test_invented_reports_are_of_the_reports_space(world: World) -> None:
+    """Of a policy's shape: plain columns as declared, and reports that say nothing."""
+    emojis = pa.table({"id": ["0", "1"], "name": ["a", "b"]})
+    made = {
+        shape.name: (shape, rows) for shape, rows in sample(world.policy, world.catalog, {EMOJIS: emojis}, Size(100, 2.0, 1.0, 7))
+    }
+    shape, rows = made[REPORTS]
+    assert [c.name for c in shape.columns] == rows.column_names == ["day", "region", "emoji_r", "n"]
+    assert rows.num_rows == 200
+    assert {int(v) for v in rows["emoji_r"].to_pylist()} <= set(range(2863))
+    assert set(rows["region"].to_pylist()) == {"north", "east", "south", "west"}
+    assert set(rows["n"].to_pylist()) == {"1"}
