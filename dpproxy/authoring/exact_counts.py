@@ -119,9 +119,8 @@ class _Counts:
                 wrong = self._no_report(column, shape.reports, source, claim.space)
                 if wrong is not None:
                     condition = f"({wrong})" + (f" AND {number} = {n}" if number else "")
-                    yield from self._outside(
-                        table, column, condition, f"what {claim.name} never reports" + (f" by claim {n}" if number else "")
-                    )
+                    by = f" by claim {n}" if number else ""
+                    yield from self._outside(table, column, condition, f"what {claim.name} never reports{by}")
             if isinstance(made.values, ReleasedList) and made.values.count:
                 yield self._short(table, column, made.values)
         if NUMBER in beside and table.kind is TableKind.REPORTS:
