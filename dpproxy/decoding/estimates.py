@@ -129,6 +129,8 @@ def _of_all(cell: Cell, weights: Int64, added: Tally, squared: Tally, *, counts:
         return Found(np.array([value]), variance, Counted(n, ((together, slice(None), total),), 0.0), most)
     if not places.size:
         return Found(np.zeros(1), np.zeros(1), None, most)
+    if counts and places.size == 1 and mine[0] == 1:
+        return _of_each(replace(cell, candidates=known), added, squared, counts=True)
     if not isinstance(cell.claim, Binary | Direct | Levels | Plane):  # estimates of a sketch are not independent
         each = _of_each(replace(cell, candidates=known), added, squared, counts=counts)
         return Found(np.array([value]), np.array([float(abs(mine) @ np.sqrt(np.maximum(each.variances, 0))) ** 2]), None, most)

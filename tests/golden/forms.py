@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass
 from fractions import Fraction
 
 from dpproxy.errors import Refusal, UnprovenPlan
-from dpproxy.plan.model import Plan
+from dpproxy.plan.model import Array, Input, Plan
 from dpproxy.privacy.loss import Loss
 from dpproxy.privacy.measurement import Measurement
 from dpproxy.sql.template import Found, Param, Template
@@ -81,6 +81,8 @@ def plain(value: object) -> str:
             return _rounded(value)
         case None | bool() | int() | str() | Fraction():
             return str(value)
+        case Array(reading=None) | Input(readings=()):  # of no reports: as it was before there were any
+            return plain(tuple(getattr(value, part.name) for part in fields(value)[:-1]))
         case _ if is_dataclass(value):
             return plain(tuple(getattr(value, part.name) for part in fields(value)))
     raise TypeError(f"{type(value).__name__} has no text that is the same in every process")

@@ -17,7 +17,7 @@ from math import prod
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.local.claims import Binary, Direct, Levels
+from dpproxy.local.claims import Binary, Direct, Hadamard, Hashed, Levels, Plane
 from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import ReleasedResult
@@ -49,6 +49,9 @@ from dpproxy.sql.types import INTEGERS, NUMBERS
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, Relation, conjunction, conjuncts, references
 from dpproxy.tree.measured import CandidateList, ReadingQuery, ReportGroups, ReportTotal
 from dpproxy.tree.relation import Filter, RandomisedColumn, Reported, Rows
+
+ESTIMATED = (Binary, Direct, Levels, Plane, Hashed, Hadamard)
+"""Mechanisms whose reports are integers that support candidates. Bit vectors and numbers of other makes are not."""
 
 MOST_PLAIN = 2**20
 """Of a plain number that is added up: squares of it, of all reports, stay within 64 bits."""
@@ -414,12 +417,20 @@ class ReportSelect(SelectRewriter):
 
     def _cell(self, column: RandomisedColumn, trees: list[ReadingQuery]) -> ReportCell:
         known, shown = self._candidates(column), None
+        for _, claim in self._how[column].claims:
+            if not isinstance(claim, ESTIMATED):
+                raise reported.randomised(
+                    column.shown.name, f"reports by `{claim.name}` are not estimated", "Count them by plain columns: count(*).",
+                    reported.place(self.select, column.shown.name),
+                )  # fmt: skip
         mine = tuple(c for c in self.reports.conditions if self.reports.named(c) == (column,))
         whole, grouped = conjunction(mine), self._is_grouped(column)
         if whole is not None and grouped:
             shown, _ = self._listed(whole, column, self.select)
         if known is None:
             listed = self._how[column].values
+            known = self._spelled_out(column, shown) if listed is None else None
+        if known is None:
             if not isinstance(listed, ReleasedList):
                 raise reported.randomised(
                     column.shown.name, "its values are not listed", "WHERE x IN ('a', 'b'), or a public table of them.",
@@ -428,6 +439,15 @@ class ReportSelect(SelectRewriter):
             trees.append(self._listing(listed))
         values = known if known is not None else len(trees)
         return ReportCell(column.shown.name, column.shown.type, self._how[column].claims, values, grouped, shown)
+
+    def _spelled_out(self, column: RandomisedColumn, shown: Listed | None) -> tuple[str, ...] | None:
+        """Of a column whose values nobody lists those that the statement names; None where it asks of others too."""
+        place = self.asked.cells.index(column)
+        asked = [e.weights[place] for e in self.asked.estimates if place < len(e.weights)]
+        named = [w if isinstance(w, Listed) else shown for w in asked if w is not None]
+        if not named or any(listed is None or listed.rest for listed in named):
+            return None
+        return tuple(dict.fromkeys(text for listed in named if listed is not None for text, weight in listed.named if weight))
 
     def _listing(self, listed: ReleasedList) -> CandidateList:
         """The query that lists candidates of a public table, in the order of its key."""
