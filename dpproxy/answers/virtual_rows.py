@@ -105,9 +105,9 @@ def _numbers(table: str, unit: str) -> Iterator[Help]:
     )
     yield (
         "Why is a sum or count too low?",
-        f"Of one {unit} only so many rows and groups count (`rows_per_group`, `groups`), and values beyond a column's "
+        f"Of one {unit} only so many rows and groups count (`rows`, `rows_per_group`, `groups`), and values beyond a column's "
         "range count as its end.",
-        "SELECT table_name, rows_per_group, groups, note FROM dpproxy.tables",
+        "SELECT table_name, rows, rows_per_group, groups, note FROM dpproxy.tables",
     )
     yield (
         "Why is a group missing?",
@@ -200,14 +200,16 @@ def _tables(dataset: Dataset, asker: Asker) -> Iterator[Row]:
     for table in _readable(dataset, asker):
         match table.kind:
             case TableKind.PUBLIC:
-                yield str(table.name), table.kind.value, None, None, None
+                yield str(table.name), table.kind.value, None, None, None, None
             case TableKind.REPORTS:
                 assert table.reports is not None
                 note = f"{reports_told(table.reports)}; groups of fewer than {table.reports.at_least} reports are not shown"
-                yield str(table.name), table.kind.value, None, None, note
+                yield str(table.name), table.kind.value, None, None, None, note
             case TableKind.PEOPLE:
-                groups = None if table.bounds.groups is None else str(table.bounds.groups)
-                yield str(table.name), table.kind.value, str(table.bounds.rows), groups, _note(table, dataset)
+                bounds, most = table.bounds, str(table.bounds.rows)
+                groups = None if bounds.groups is None else str(bounds.groups)
+                rows, each = (most, None) if bounds.whole else (None, most)
+                yield str(table.name), table.kind.value, rows, each, groups, _note(table, dataset)
             case _:
                 assert_never(table.kind)
 
@@ -277,7 +279,7 @@ _TABLES: dict[str, tuple[int, Callable[[Dataset, Asker], Iterator[Row]]]] = {
     "budget": (12, _budget),
     "answers": (8, _answers),
     "policy": (8, _policy),
-    "tables": (5, _tables),
+    "tables": (6, _tables),
     "estimate_remaining_dp_aggregates": (4, _remaining),
 }
 

@@ -82,12 +82,14 @@ def test_tables_that_the_role_may_read(dataset: Dataset) -> None:
     rules = dataset.policy
     many = TablePolicy(PEOPLE, UnitPath("id"), False, Bounds(3, None), rules.tables[PEOPLE].columns)
     assert rows("tables", dataset) == [
-        ("people", "private", "1", "1", "at most one row per person"),
-        ("shops", "public", None, None, None),
+        ("people", "private", None, "1", "1", "at most one row per person"),
+        ("shops", "public", None, None, None, None),
     ]
     narrow = replace(rules.roles["analyst"], tables=frozenset({PEOPLE}))
     other = replace(dataset, policy=replace(rules, tables={**rules.tables, PEOPLE: many}, roles={"analyst": narrow}))
-    assert rows("tables", other) == [("people", "private", "3", None, None)]
+    assert rows("tables", other) == [("people", "private", None, "3", None, None)]
+    over_all = replace(other, policy=replace(other.policy, tables={PEOPLE: replace(many, bounds=Bounds(3, None, whole=True))}))
+    assert rows("tables", over_all) == [("people", "private", "3", None, None, None)], "rows of all groups together"
     assert {row[0] for row in rows("policy", other)} == {"people"}
 
 

@@ -137,7 +137,7 @@ def test_virtual_tables(psql: Psql) -> None:
     assert lines(psql("SELECT role, scope, epsilon_limit FROM dpproxy.budget;")) == ["analyst|role|100000000"]
     assert "people|region|plain|text|||east, north, south, west|" in lines(psql("TABLE dpproxy.policy;"))
     (visits,) = (line for line in lines(psql("SELECT * FROM dpproxy.tables;")) if line.startswith("visits|"))
-    assert visits.startswith("visits|private|3|3|")
+    assert visits.startswith("visits|private||3|3|")
     assert "rows whose shop is NULL (`nulls`) or not one of its declared values (`values`)" in visits
     asked = f"SET dpproxy.reuse = off;\n{BY_REGION};\nSET dpproxy.reuse = exact;\n{BY_REGION};\n"
     assert lines(psql(f"{asked}SELECT reused FROM dpproxy.answers LIMIT 2;"))[-2:] == ["t", "f"]

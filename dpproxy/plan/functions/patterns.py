@@ -36,6 +36,8 @@ _LETTER = r"(?:[^\\()*+?{}|\[\]^$.]|\\[.\-/])"
 _OPTIONAL_WORD = re.compile(rf"^\^((?:{_LETTER}\??)*)\((?:\?:)?({_LETTER}+)\)\?(?![?+*])(.*)\$$")
 _SPECIAL = re.compile(r"[.^$*+?(){}|\[\]\\]")
 _WORDS = re.compile(r"^[\w \-]+(?:\|[\w \-]+)*$")
+_CONSTRUCT = re.compile(r"\[\[[:.=][^\]]*[:.=]\]|\(\?(?:[!<=]+|[a-zA-Z]+\))|\\[bByYmMAZ<>1-9pPQEuxc]|\[[<>]|\*\*\*[:=]?|[*+?}]\+")
+"""Constructs that PostgreSQL and RE2 read differently, or that one of them lacks."""
 _SIMPLER = "Use LIKE, or a pattern without look-around and back references."
 _ONLY = "Use a pattern of characters, classes and greedy quantifiers, without alternatives and quantified groups."
 
@@ -75,7 +77,9 @@ def _safe(pattern: Expr) -> str:
         raise unsupported(f"a regular expression of type {pattern.type}", OTHER_TYPE)
     plain = text.replace("(?:", "(")  # the one construct with `(?` that both know
     if len(text) > MAX_PATTERN or "(?" in plain or text.count("(") > MAX_GROUPS or not 0 <= _states(plain) <= MAX_STATES:
-        raise unsupported("this regular expression", _SIMPLER)
+        found = _CONSTRUCT.search(text)
+        named = found[0] if found else text[:40]
+        raise unsupported("this regular expression", f"{_SIMPLER} Not taken: `{named}`.")
     try:
         re.compile(text)
     except re.error as error:

@@ -8,7 +8,9 @@ import psycopg
 import pytest
 from constant_calls import Args, is_postgresqls, is_refused
 
+from dpproxy.errors import Refusal
 from dpproxy.plan.functions import patterns
+from dpproxy.tree.expr import Column, Lit, Ref
 
 CALLS: list[tuple[str, Args]] = [
     ("regexp_like", (("text", 'abc'), ("text", '^a.c$'),)),
@@ -42,3 +44,12 @@ def test_what_is_refused(name: str, args: Args, sqlstate: str) -> None:
 
 def test_every_function_is_tried() -> None:
     assert set(patterns.FUNCTIONS) == {name for name, _ in CALLS}
+
+
+@pytest.mark.parametrize(("pattern", "named"), [("^[[:alpha:]]+$", "[[:alpha:]"), (r"\bcat", r"\b"), (r"cat\y", r"\y"), ("(?i)cat", "(?i)"),
+                                                ("cat(?=s)", "(?="), (r"(a)\1", r"\1"), ("a++", "++")])  # fmt: skip
+def test_what_is_not_taken_of_a_pattern_is_named(pattern: str, named: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        patterns.regex("regex", Ref("text", Column(1, "note", "text")), Lit("unknown", pattern))
+    assert refused.value.hint is not None
+    assert refused.value.hint.endswith(f" Not taken: `{named}`.")
