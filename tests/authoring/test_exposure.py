@@ -138,3 +138,48 @@ COMPARED = {
 def test_no_part_is_forgotten(part: type) -> None:
     """Who adds a field to the model adds an edit above, and its name here."""
     assert {f.name for f in dataclasses.fields(part)} == set(COMPARED[part].split())
+
+
+PHONES = """
+version: 1
+dataset: phones
+backend: { duckdb: phones.duckdb }
+privacy_unit: { name: device }
+tables:
+  t:
+    reports: { epsilon: 4, keep: 30d }
+    columns: { day: { plain: true }, x: { randomised: { by: rr, epsilon: 2 } } }
+roles: { analyst: {} }
+users: {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "direction", "where"),
+    [
+        ("epsilon: 4", "epsilon: 5", Direction.MORE, "tables.t.reports.epsilon"),
+        ("keep: 30d", "keep: 10d", Direction.LESS, "tables.t.reports.keep"),
+        (", keep: 30d", "", Direction.MORE, "tables.t.reports.keep"),
+        ("keep: 30d", "keep: 30d, per_day: 2", Direction.MORE, "tables.t.reports.per_day"),
+        ("keep: 30d", "keep: 30d, at_least: 100", Direction.MORE, "tables.t.reports.at_least"),
+        ("keep: 30d", "keep: 30d, answers: memoised", Direction.LESS, "tables.t.reports.answers"),
+        ("keep: 30d", "keep: 30d, rows: cells", Direction.OTHER, "tables.t.reports.rows"),
+        ("by: rr, epsilon: 2", "by: rr, epsilon: 3", Direction.MORE, "tables.t.x"),
+        ("by: rr, epsilon: 2", "by: rr, epsilon: 1", Direction.NOISE, "tables.t.x"),
+        ("day: { plain: true }", "day: hidden", Direction.LESS, "tables.t.day"),
+    ],
+)
+def test_one_edit_of_reports(old: str, new: str, direction: Direction, where: str) -> None:
+    assert PHONES.count(old) == 1
+    found = changes(loaded(PHONES), loaded(PHONES.replace(old, new)))
+    assert (direction, where) in {(c.direction, c.where) for c in found}, found
+
+
+def test_a_table_that_becomes_of_another_kind() -> None:
+    more = PHONES.replace(
+        "tables:\n", "tables:\n  other: { reports: { epsilon: 1 }, columns: { y: { randomised: { by: rr } } } }\n"
+    )
+    shown = PHONES.replace("tables:\n", "tables:\n  other: { public: true }\n")
+    (opened,), (closed,) = changes(loaded(more), loaded(shown)), changes(loaded(shown), loaded(more))
+    assert (opened.direction, opened.what) == (Direction.MORE, "is public now: all its rows are shown")
+    assert (closed.direction, closed.what[:18]) == (Direction.LESS, "holds reports now:")
