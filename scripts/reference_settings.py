@@ -39,6 +39,7 @@ commands, too:
 | `DPPROXY_ANCHOR` | as `--anchor` |
 | `DPPROXY_KEY_FILE` | as `--key-file` |
 | `DPPROXY_FACADE_DSN` | as `--facade-dsn` |
+| `DPPROXY_COLLECT_STATE`, `DPPROXY_COLLECT_TO` | as `--state` and `--to` of `dpproxy collect` |
 | `${env:NAME}`, `${file:PATH}` in a policy | secrets of the backend's address: read when the policy is read |
 """
 

@@ -276,7 +276,7 @@ def _column(where: str, old: ColumnPolicy | None, new: ColumnPolicy | None, publ
     if (old.resolution, old.length) != (new.resolution, new.length):
         yield Change(Direction.NOISE, where, "its grid (`resolution`, `length`) is another")
     if old.plain != new.plain:
-        yield Change(_side(new.plain), where, "is told without noise" if new.plain else "is not told without noise any more")
+        yield Change(_side(new.plain), where, "is shown without noise" if new.plain else "is not shown without noise any more")
     if old.randomised != new.randomised:
         yield from _randomised(where, old.randomised, new.randomised)
     if old.references != new.references:

@@ -167,7 +167,8 @@ class _Check:
             what = f"table `{table.name}` has no column `{made.stored}` with the reports of `{column.name}`"
             yield self._problem(table, column.name, what, fix, "unknown-column")
         elif sum(c.name == column.name for c in found.columns) > 1:
-            what = f"the backend has a column `{column.name}` in `{table.name}`, beside the reports in `{made.stored}`"
+            what = f"`{table.name}` has a column `{column.name}` in the backend, and the policy calls the reports in "
+            what += f"`{made.stored}` so"
             yield self._problem(table, column.name, what, "call the randomised column otherwise", "duplicate")
         elif (why := misstored(made, source, cells)) is not None:
             what = f"column `{made.stored}` of `{table.name}` {why}"

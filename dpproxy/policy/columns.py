@@ -75,7 +75,7 @@ def _plain(reader: Reader, name: str, node: Mapping) -> ColumnPolicy:
     if "randomised" in keys:
         for key in keys.keys() - {"randomised", "from"}:
             fix = "write it into `randomised`" if key in ("values", "range") else "remove it"
-            reader.problem(node.keys[key], f"randomised column `{name}` has `{key}` beside `randomised`", fix, "reports")
+            reader.problem(node.keys[key], f"randomised column `{name}` has `{key}` outside `randomised`", fix, "reports")
         return ColumnPolicy(name)
     if "from" in keys:
         what = f"column `{name}` has `from`, and is not randomised"

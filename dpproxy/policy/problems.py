@@ -57,7 +57,7 @@ CODES: Mapping[Code, Kind] = {
     "bad-name": Kind("error", "A name that PostgreSQL cannot hold, or that is taken."),
     "bounds": Kind("error", "Bounds are missing, or contradict the rows a unit may have."),
     "budget": Kind("error", "A part may spend more than what it belongs to."),
-    "claim": Kind("error", "A mechanism cannot be what is written, or tells more than the epsilon beside it."),
+    "claim": Kind("error", "A mechanism cannot be what is written, or tells more than its own epsilon."),
     "column-role": Kind("error", "A column cannot have the role it is given."),
     "duplicate": Kind("error", "A name, key or value is given twice."),
     "empty": Kind("error", "A list is empty where something must be in it."),

@@ -98,7 +98,7 @@ def number_text(amount: Fraction) -> str:
 
 
 def read_beside(rules: TablePolicy) -> Iterator[str]:
-    """Yield the stored columns that the proxy reads of a table of reports beside those of the policy."""
+    """Yield the stored columns that the proxy reads of a table of reports, and the policy does not name."""
     versions = {number for c in rules.columns.values() if c.randomised is not None for number, _ in c.randomised.claims}
     if versions - {1}:
         yield CLAIM

@@ -65,7 +65,7 @@ def _epsilon(reader: Reader, node: Node) -> Fraction | None:
 def _days(reader: Reader, node: Node) -> int | None:
     time = scalars.milliseconds(node.text) if isinstance(node, Scalar) else None
     if time is None or time % DAY:
-        reader.problem(node.at, f"`keep` cannot be {kind(node)}", "write whole days or weeks, as in 90d", "wrong-type")
+        reader.problem(node.at, f"`keep` cannot be {kind(node)}", "write days or weeks, as in 90d", "wrong-type")
         return None
     if time > LONGEST * DAY:
         what = "reports are kept for more than two years"

@@ -233,7 +233,7 @@ COLUMN = Part(
         "plain": PolicyKey(
             "true, in a table of reports: devices report the column as it is.",
             FLAG,
-            "Told to everybody who may read the table, without noise: never what names or nearly names a person.",
+            "Shown without noise to everybody who may read the table: never what names or nearly names a person.",
             True,
         ),
         "randomised": PolicyKey(

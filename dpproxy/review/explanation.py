@@ -87,7 +87,7 @@ class _Explained:
                 f"Protected is what each {unit} reports, by the {unit} itself: what arrives is randomised already.",
                 f"The role's users are {', '.join(users)}." if users else "The role has no users.",
                 f"They ask in SQL and get estimates over many {self._units}. No budget is spent, and there is none.",
-                f"Not protected is that a {unit} reports, nor the columns that are told as they are.",
+                f"Not protected is that a {unit} reports, nor the columns that are shown as they are.",
             ),
         )
 
@@ -213,7 +213,7 @@ class _Explained:
                 f"Whoever sees one, the proxy's operators included, learns no more of its {self._policy.unit_name} than that. "
                 "Answers cost no budget, and have no noise of the proxy's.",
                 f"Estimated are {_listed(made)}.",
-                f"Told as they are, without noise: {_listed(plain)}." if plain else "No column is told as it is.",
+                f"Shown as they are, without noise: {_listed(plain)}." if plain else "No column is shown as it is.",
                 f"Groups of fewer than {table.reports.at_least} reports are not shown, which protects nobody by itself.",
             ]
             yield Section(f"Table {table.name}, reports of {self._units}", tuple(said))

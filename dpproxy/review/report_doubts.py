@@ -127,7 +127,7 @@ class _Table:
                 what = f"plain column `{column.name}` is finer than a day: few reports share a moment"
                 yield self._problem(column.name, what, "store the day alone", "reports-plain")
             elif column.values is None and column.range is None:
-                what = f"plain column `{column.name}` declares neither `values` nor `range`: all that is stored is told"
+                what = f"plain column `{column.name}` declares neither `values` nor `range`: all that is stored is shown"
                 yield self._problem(column.name, what, "declare its `values`, or a `range`", "reports-plain")
         if groups * self.reports.at_least > EXPECTED:
             what = f"plain columns of `{self.table.name}` make {groups:,} groups: of {EXPECTED:,} reports few have "
