@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.question import Literals
 from dpproxy.answers.statement_end import Ending, StatementFailed, internal
-from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, UNDEFINED_PARAMETER, Refusal
+from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, STATEMENT_TOO_COMPLEX, UNDEFINED_PARAMETER, Refusal
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.description import Description, describe, describe_ahead, parsed_and_described
 from dpproxy.session.encodings import check_texts, converted, decoded
 from dpproxy.session.outer_text import Outer, Outers, array_constant, array_oid, same_columns, with_literals, wrapped
 from dpproxy.session.private_talk import PrivateTalk
+from dpproxy.session.statement_constants import with_values
 from dpproxy.sql.settings import CLIENT_ENCODING, STATEMENT_TIMEOUT
 from dpproxy.sql.statements import Statement
 from dpproxy.wire import backend as back
@@ -81,7 +82,7 @@ async def fit(
     """Plan, and parse the outer query under `internal_name` with the original's columns, unless that has been `parsed`, with
     these columns. Raises Refusal."""
     told = explained(statement)
-    plan = await planned(dataset, asker, statement, description, ending)
+    plan = await _planned_by_values(talk, dataset, asker, statement, description, ending)
     check_withheld(plan, dataset)
     arrays = len(description.oids) + 1
     outer = f'SELECT pg_catalog.unnest(${arrays}::text[])::{told} AS "QUERY PLAN"' if told else plan.outer
@@ -156,6 +157,26 @@ async def planned(dataset: Dataset, asker: Asker, statement: Statement, descript
         raise replace(r, position=at) from None
     except Exception as error:
         raise internal(error) from error
+
+
+async def _planned_by_values(
+    talk: PrivateTalk, dataset: Dataset, asker: Asker, statement: Statement, description: Description, ending: Ending
+) -> Plan:
+    """The plan; where the statement is refused as it is written, that of the statement with its constants evaluated."""
+    try:
+        return await planned(dataset, asker, statement, description, ending)
+    except Refusal as first:
+        if first.sqlstate in (QUERY_CANCELED, STATEMENT_TOO_COMPLEX):
+            raise
+        valued = await with_values(talk, dataset, asker, statement, description)
+        if valued is None:
+            raise
+        try:
+            return await planned(dataset, asker, valued, description, ending)
+        except Refusal as second:
+            if second.sqlstate != QUERY_CANCELED and second.message == first.message:
+                raise first from None
+            raise replace(second, position=None) from None
 
 
 def explained(statement: Statement) -> str | None:

@@ -19,6 +19,7 @@ from dpproxy.session.description import Description, describe
 from dpproxy.session.outer_text import with_literals
 from dpproxy.session.private_statement import PrivateStatement, cut, fit, planned
 from dpproxy.session.private_talk import PrivateTalk
+from dpproxy.session.statement_constants import foldable
 from dpproxy.sql.guard import MAX_LENGTH, too_long
 from dpproxy.sql.statements import Named, Statement, named
 from dpproxy.wire import frontend_build as front
@@ -28,7 +29,7 @@ from dpproxy.wire import frontend_build as front
 # Knows: plans' refusals, text forms of values. Must not know: messages, answers. Drivers send as parameters what people write
 # as constants, and what a query releases may depend on them: bounds, units of time, fractions. A statement that cannot be
 # planned without its values waits for them, and each Bind plans it with its values written in their places. If that does not
-# help, the refusal is the first one, which has its place in the client's text. Arrays stay parameters.
+# help, the refusal is the first one, which has its place in the client's text.
 
 
 _EXAMPLES: Final = {
@@ -45,6 +46,14 @@ _ZEROS: Final = _EXAMPLES | dict.fromkeys(("int2", "int4", "int8"), "0")
 """The same where only 0 is good: `OFFSET $1`."""
 
 
+_ARRAYS: Final = dict.fromkeys(("int2[]", "int4[]", "int8[]", "numeric[]", "float4[]", "float8[]"), "{1}") | dict.fromkeys(
+    ("text[]", "varchar[]"), "{day}"
+)
+"""Types of arrays that are written where a statement cannot be planned else: percentiles, thresholds."""
+SHORT: Final = 2_000
+"""Characters of an array that is written; a longer one is a list to look in, and stays a parameter."""
+
+
 @dataclass(frozen=True)
 class UnplannedStatement:
     """Waits for its values: the facade has the original of such a statement; the outer query will be called `internal`."""
@@ -54,14 +63,21 @@ class UnplannedStatement:
     internal: str
     refusal: Refusal
 
-    def valued(self, texts: Sequence[str | None]) -> Statement:
+    @property
+    def of_arrays(self) -> bool:
+        """Return whether a parameter is an array that can be written."""
+        return any(type_ in _ARRAYS for type_ in self.description.types)
+
+    def valued(self, texts: Sequence[str | None], arrays: bool = False) -> Statement:
         """Return the statement with values, in PostgreSQL's text forms, in the places of its parameters. Raises Refusal, before
         any is written, for values that would make it too long to be planned."""
         types = self.description.types
         written = sum(len(text) for text, t in zip(texts, types, strict=True) if text is not None and t in _EXAMPLES)
         if len(self.statement.text) + written > MAX_LENGTH:
             raise too_long()
-        literals = {i: _constant(text, t) for i, (text, t) in enumerate(zip(texts, types, strict=True), 1) if t in _EXAMPLES}
+        pairs = list(enumerate(zip(texts, types, strict=True), 1))
+        short = {i: _constant(text, t) for i, (text, t) in pairs if arrays and t in _ARRAYS and len(text or "") <= SHORT}
+        literals = short | {i: _constant(text, t) for i, (text, t) in pairs if t in _EXAMPLES}
         s = self.statement
         query = with_literals(s.query, literals)
         return replace(s, query=query, text=f"{s.prefix}{s.into}{query}{s.suffix}")
@@ -95,11 +111,15 @@ async def _may_help(found: UnplannedStatement, dataset: Dataset, asker: Asker, e
     """Whether values change what is said: a statement that is refused for another reason is refused at once. Raises Refusal when
     the statement is to end."""
     types = found.description.types
-    if not any(type_ in _EXAMPLES for type_ in types):
+    if not any(type_ in _EXAMPLES for type_ in types) and not found.of_arrays:
         return False
-    for values in dict.fromkeys(tuple(examples.get(t) for t in types) for examples in (_EXAMPLES, _ZEROS)):
+    valued = found.valued(tuple((_EXAMPLES | _ARRAYS).get(t) for t in types), arrays=True)
+    if foldable(dataset, asker, valued) is not None:
+        return True  # what its constants are, the facade says of the values alone
+    tried = [found.valued(tuple(examples.get(t) for t in types)) for examples in (_EXAMPLES, _ZEROS)]
+    for written in dict.fromkeys([*tried, valued]):
         try:
-            await planned(dataset, asker, found.valued(values), found.description, ending)
+            await planned(dataset, asker, written, found.description, ending)
         except Refusal as refusal:
             if refusal.sqlstate == QUERY_CANCELED:
                 raise
@@ -121,14 +141,28 @@ async def current(
     """Return the statement planned for these values and settings, which may have changed since Parse: then the outer query is
     parsed again. Raises Refusal."""
     if isinstance(found, UnplannedStatement):
-        try:
-            return await fit(talk, dataset, asker, found.valued(texts), description, found.internal, ending)
-        except Refusal as refusal:
-            same = refusal.message == found.refusal.message
-            raise (replace(found.refusal) if same else replace(refusal, position=None)) from None
-    if await planned(dataset, asker, found.statement, description, ending) == found.plan and not found.inlined:
+        ways, last = [False, True] if found.of_arrays else [False], found.refusal
+        for arrays in ways:
+            try:
+                return await fit(talk, dataset, asker, found.valued(texts, arrays), description, found.internal, ending)
+            except Refusal as refusal:
+                last = refusal
+                if refusal.sqlstate != FEATURE_NOT_SUPPORTED:
+                    break
+        raise replace(found.refusal) if last.message == found.refusal.message else replace(last, position=None)
+    if not found.inlined and await _as_before(dataset, asker, found, description, ending):
         return replace(found, description=description)
     return await fit(talk, dataset, asker, found.statement, description, found.internal, ending)
+
+
+async def _as_before(dataset: Dataset, asker: Asker, found: PrivateStatement, description: Description, ending: Ending) -> bool:
+    """Whether the statement has the same plan now; one that is planned with its constants evaluated is planned anew."""
+    try:
+        return await planned(dataset, asker, found.statement, description, ending) == found.plan
+    except Refusal as refusal:
+        if refusal.sqlstate == QUERY_CANCELED:
+            raise
+        return False
 
 
 def _constant(text: str | None, type_: str) -> str:

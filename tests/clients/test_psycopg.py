@@ -372,3 +372,22 @@ def test_previews(town: Town) -> None:
         bo.rollback()
         asked = bo.execute("SELECT epsilon, outcome FROM dpproxy.answers WHERE outcome = 'preview'").fetchall()
         assert asked == [(0, "preview")] * 4
+
+
+@pytest.mark.parametrize("binary", [False, True])
+@pytest.mark.parametrize(
+    ("asked", "values", "plain"),
+    [
+        ("date_trunc(%s::varchar, joined)", ["month"], "date_trunc('month', joined)"),
+        ("to_char(joined, %s::varchar || '-MM')", ["YYYY"], "to_char(joined, 'YYYY-MM')"),
+        ("substring(region FROM %s)", ["^."], "substring(region FROM '^.')"),
+        ("width_bucket(income, %s)", [[1000, 2000]], "width_bucket(income, ARRAY[1000, 2000])"),
+        ("lpad(region, %s::int, %s::varchar)", [7, "*"], "lpad(region, 7, '*')"),
+    ],
+)
+def test_typed_parameters_are_constants(
+    connection: Connection, asked: str, values: list[object], plain: str, binary: bool
+) -> None:
+    query = "SELECT {}, count(*) FROM people GROUP BY 1 ORDER BY 1"
+    expected = connection.execute(query.format(plain)).fetchall()
+    assert connection.execute(query.format(asked), values, binary=binary).fetchall() == expected

@@ -22,9 +22,9 @@ from dpproxy.plan.measure.aggregates import per_unit_type
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.plan.refusals import CONSTANT, OTHER_TYPE, unsupported
 from dpproxy.sql.dialect import position
-from dpproxy.sql.types import NUMBERS, type_name
+from dpproxy.sql.types import FLOATS, NUMBERS
 from dpproxy.table_terms import Enumeration
-from dpproxy.tree.expr import NULL, Agg, Call, Expr, Win
+from dpproxy.tree.expr import NULL, Agg, Call, Cast, Expr, Lit, Win
 
 _PER_UNIT_AGGREGATES = {"count", "sum", "avg", "min", "max", "bool_or", "bool_and", "every", "stddev", "stddev_samp",
                         "stddev_pop", "variance", "var_samp", "var_pop", "any_value"}  # fmt: skip
@@ -99,7 +99,7 @@ def bind_aggregate(binder: ExprBinder, node: exp.Expr, scope: Scope, per_unit: b
     if per_unit and order:
         raise _not_within_one(name)
     if name in ("percentile_cont", "percentile_disc") and order:
-        fractions, is_array = _fractions(arguments)
+        fractions, is_array = _fractions(binder, arguments, scope)
         return Agg("float8", name, (NULL,) if is_array else (), distinct, where, order, fractions)
     fields = forms.row(arguments[0]) if name == "count" and distinct and len(arguments) == 1 else None
     if fields:  # COUNT(DISTINCT (a, b)): rows of values, NULLs among them
@@ -145,22 +145,18 @@ def count_arguments(name: str, args: tuple[Expr, ...], allowed: dict[str, tuple[
         raise Refusal(UNDEFINED_FUNCTION, f"function {name}({types}) does not exist", position(node))
 
 
-def _fractions(arguments: list[exp.Expr]) -> tuple[tuple[Fraction, ...], bool]:
+def _fractions(binder: ExprBinder, arguments: list[exp.Expr], scope: Scope) -> tuple[tuple[Fraction, ...], bool]:
     """The constant fraction(s) of a percentile, and whether they were an array."""
-    if len(arguments) != 1:
+    items = forms.elements(binder, arguments[0].unnest(), scope) if len(arguments) == 1 else ()
+    if items == () or items == []:
         raise unsupported("a percentile of this form", "Write percentile_cont(0.5) WITHIN GROUP (ORDER BY x).")
-    node = arguments[0]
-    parts = node.expressions if isinstance(node, exp.Array) else [node]
     found = []
-    for part in parts:
-        part = part.unnest()
-        number = isinstance(part, exp.Literal) and not part.is_string
-        if isinstance(part, exp.Cast) and type_name(part.to) in NUMBERS:
-            part, number = part.this.unnest(), isinstance(part.this.unnest(), exp.Literal)
-        value = literal_number("numeric", part.this) if number else None
-        if value is None:
+    for value in [binder.bind(arguments[0], scope)] if items is None else items:
+        value = operators.coerce(value, "float8")
+        if isinstance(value, Cast) and value.type in (*FLOATS, "numeric"):
+            value = operators.coerce(value.arg, "float8")
+        number = literal_number("numeric", value.text or "") if isinstance(value, Lit) and value.type in NUMBERS else None
+        if number is None:
             raise unsupported("a percentile fraction that is not a constant", CONSTANT)
-        found.append(value)
-    if not found:
-        raise unsupported("a percentile of this form", "Write percentile_cont(0.5) WITHIN GROUP (ORDER BY x).")
-    return tuple(found), isinstance(node, exp.Array)
+        found.append(number)
+    return tuple(found), items is not None

@@ -35,7 +35,7 @@ from dpproxy.plan.refusals import CONSTANT, unsupported
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, position, to_sql
 from dpproxy.sql.effort import step
 from dpproxy.sql.trees import AGGREGATES
-from dpproxy.sql.types import INTEGERS, TIMES, castable, type_length, type_name, wire_type
+from dpproxy.sql.types import INTEGERS, TEXTS, TIMES, castable, type_length, type_name, wire_type
 from dpproxy.table_terms import Enumeration
 from dpproxy.tree.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
 
@@ -223,8 +223,8 @@ class ExprBinder:
 
     def _substring(self, node: exp.Substring, scope: Scope) -> Expr:
         start = node.args.get("start") or exp.Literal.number(1)
-        if isinstance(start, exp.Literal) and start.is_string and node.args.get("length") is None:
-            return patterns.regexp_substring(self._bind(node.this, scope), self._bind(start, scope))
+        if node.args.get("length") is None and (pattern := self._bind(start, scope)).type in (*TEXTS, "unknown"):
+            return patterns.regexp_substring(self._bind(node.this, scope), pattern)
         parts = [node.this, start, node.args.get("length")]
         return called("substring", [self._bind(p, scope) for p in parts if p is not None])
 
