@@ -31,11 +31,13 @@ Weights = Literal["own"] | tuple[int, ...]
 
 @dataclass(frozen=True)
 class Counted:
-    """Numbers of devices among `reports`, of one claim: a law, and what supports the rows that are its own. `squares`: F2."""
+    """Numbers of devices among `reports`, of one claim: a law, and what supports the rows that are its own. `squares`: F2;
+    `rest`: what is estimated is how many devices are left of all reports."""
 
     reports: int
     laws: tuple[tuple[Law, slice, Int64], ...]
     squares: float
+    rest: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Found:
     counted: Counted | None = None
     most: int | None = None
 
+    def all_but(self, total: int) -> Found:
+        """Return what is left of a total that is known."""
+        counted = replace(self.counted, rest=not self.counted.rest) if self.counted is not None else None
+        return replace(self, values=total - self.values, counted=counted)
+
     def plus(self, other: Found) -> Found:
         """Add estimates of other reports of the same candidates."""
         most = None if self.most is None or other.most is None else self.most + other.most
@@ -59,7 +66,7 @@ class Found:
             low, high = np.zeros(self.values.size), np.zeros(self.values.size)
             for one, rows, support in self.counted.laws:
                 low[rows], high[rows] = bounds.bounds(one, support, self.counted.reports, self.counted.squares, z)
-            return low, high
+            return (self.counted.reports - high, self.counted.reports - low) if self.counted.rest else (low, high)
         half = z * np.sqrt(np.maximum(self.variances, 0))
         low, high = np.floor(self.values - half), np.ceil(self.values + half)
         return (low, high) if self.most is None else (np.clip(low, 0, self.most), np.clip(high, 0, self.most))
@@ -83,14 +90,33 @@ def exact(total: int) -> Found:
     return Found(np.array([total], dtype=np.float64), np.zeros(1))
 
 
-def single(cell: Cell, weights: Weights, amounts: Int64, squares: Int64, *, counts: bool) -> Found:
+def single(cell: Cell, weights: Weights, amounts: Int64, squares: Int64, *, counts: bool, unlisted: int = 0) -> Found:
     """Estimate what the candidates' weights add up to over devices. `amounts`: what a device adds where it has a candidate of
-    weight 1; `squares`: the squares of these."""
+    weight 1; `squares`: the squares of these; `unlisted`: what values weigh that are no candidates, which only sketches have.
+
+    Each device has one value. So one weight may be taken off all candidates and given to all reports, which are known: the error
+    of "all but x" is that of x.
+    """
     added = tally(cell.claim, cell.reports, amounts)
     squared = added if counts else tally(cell.claim, cell.reports, squares)
     if weights == "own":
         return _of_each(cell, added, squared, counts=counts)
-    return _of_all(cell, np.array(weights, dtype=np.int64), added, squared, counts=counts)
+    each = np.array(weights, dtype=np.int64)
+    common = unlisted if cell.claim.candidates is None else _common(each[: _known(cell).size], cell.claim)
+    if not common:
+        return _of_all(cell, each, added, squared, counts=counts)
+    return _of_all(cell, common - each, added, squared, counts=counts).all_but(common * added.reports)
+
+
+def _common(weights: Int64, claim: Decodable) -> int:
+    """The weight that is best taken off all candidates: where the least is left to estimate. Where the estimates of all
+    candidates always add up to the reports, none is better than another."""
+    if not weights.size or isinstance(claim, Binary | Direct | Levels):
+        return 0
+    values, times = np.unique(np.append(weights, 0), return_counts=True)
+    times[values == 0] -= 1
+    left = [float(times @ (values - value).astype(np.float64) ** 2) for value in values]
+    return int(values[int(np.argmin(left))])
 
 
 def _of_each(cell: Cell, added: Tally, squared: Tally, *, counts: bool) -> Found:

@@ -170,10 +170,11 @@ def _part(estimate: Estimate, listed: Sequence[decoded.Weights | None], cells: S
         return decoded.exact(int(amounts.sum()))
     if len(cells) > 1:
         return decoded.joint(cells, listed, amounts, squares, counts=estimate.counts)
-    (weights,) = listed
+    (weights,), (asked,) = listed, estimate.weights
     if weights is None:
         raise MechanismError("an estimate of nothing")
-    return decoded.single(cells[0], weights, amounts, squares, counts=estimate.counts)
+    unlisted = asked.rest if isinstance(asked, Listed) else 0
+    return decoded.single(cells[0], weights, amounts, squares, counts=estimate.counts, unlisted=unlisted)
 
 
 def _shown(estimate: Estimate, found: Found, group: _Group, rows: int) -> Int64:

@@ -107,6 +107,7 @@ class Case:
     size: int = 2000
 
 
+BUT_C = Listed((("c", 0),), 1)
 YES, SOME = Listed((("true", 1),), 0), Listed((("a", 1), ("c", 1)), 0)
 CASES = {
     "coin": Case((COIN,), counted(YES), lambda v, _: (v[0] == 1).sum()),
@@ -115,6 +116,11 @@ CASES = {
     "krr, all but one": Case((KRR,), counted(Listed((("c", 0),), 1)), lambda v, _: (v[0] != 2).sum()),
     "krr, a sum": Case((KRR,), counted(number(1)), lambda v, _: v[0].sum()),
     "pgr, two values": Case((PGR,), counted(SOME), lambda v, _: np.isin(v[0], (0, 2)).sum()),
+    "pgr, all but one": Case((PGR,), counted(BUT_C), lambda v, _: (v[0] != 2).sum()),
+    "pgr, all but two": Case((PGR,), counted(Listed((("a", 0), ("d", 0)), 1)), lambda v, _: (~np.isin(v[0], (0, 3))).sum()),
+    "pgr, a sum of many alike": Case((PGR,), counted(Listed((("b", -2),), 7)), lambda v, _: np.where(v[0] == 1, -2, 7).sum()),
+    "a plain number of all but one": Case((PGR,), Estimate("sum(n)", 1, 0, 2, (BUT_C,)), lambda v, n: n[v[0] != 2].sum()),
+    "a sketch, all but one": Case((SKETCH,), counted(BUT_C), lambda v, _: (v[0] != 2).sum()),
     "pgr, a sum": Case((PGR,), counted(number(3)), lambda v, _: 3 * v[0].sum()),
     "a sketch, one value": Case((SKETCH,), counted(Listed((("c", 1),), 0)), lambda v, _: (v[0] == 2).sum()),
     "a sketch, two values": Case((SKETCH,), counted(SOME), lambda v, _: np.isin(v[0], (0, 2)).sum()),
@@ -149,6 +155,23 @@ def test_estimates_are_unbiased_and_held_by_their_intervals(name: str) -> None:
     assert value.std() < 1.2 * deviation.mean()
     if not fixed and not isinstance(case.claims[-1], Levels):  # of rounded numbers the variance is told from above
         assert deviation.mean() < 1.2 * value.std()
+
+
+@pytest.mark.parametrize("times", [100, 1], ids=["many", "few"])
+@pytest.mark.parametrize("claim", [Plane.within(Fraction(4), 2600, 53, 3), Direct.within(Fraction(4), 100), SKETCH, COIN])
+def test_all_but_one_is_as_far_off_as_the_one(claim: Claim, times: int) -> None:
+    """Added up of all others, the first of these would be off by fifty times as much, and its ends by more than all reports."""
+    names = tuple(f"v{i}" for i in range(claim.candidates or 9))
+    one = cell(claim, values=names)
+    name = "true" if isinstance(claim, Binary) else "v1"
+    chosen, others = Listed(((name, 1),), 0), Listed(((name, 0),), 1)
+    each = np.random.default_rng(5).integers(0, claim.space.size, 50 * times)
+    released, told = estimates(reading((one,), counted(chosen), counted(others)), table((one,), (each,)))
+    value, rest, below, above, rest_below, rest_above, deviation, rest_deviation = (int(column[0]) for column in released.values)
+    assert value + rest == told.reports == each.size
+    assert (rest_below, rest_above, rest_deviation) == (above, below, deviation)
+    assert value - below >= 0
+    assert value + above <= each.size
 
 
 @pytest.mark.parametrize("claim", [COIN, KRR, PGR, LEVELS])

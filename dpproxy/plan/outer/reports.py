@@ -341,7 +341,7 @@ class ReportSelect(SelectRewriter):
 
     def _listed(self, expr: Expr, column: RandomisedColumn, node: exp.Expr) -> tuple[Listed, int]:
         try:
-            return weights(expr, column.shown, self._candidates(column))
+            return weights(expr, column.shown, None if self._open(column) else self._candidates(column))
         except NotListed as why:
             at = reported.place(node, column.shown.name) or reported.place(self.select, column.shown.name)
             raise reported.randomised(column.shown.name, f"{why} is not estimated", COMPARE, at) from None
@@ -354,6 +354,10 @@ class ReportSelect(SelectRewriter):
     def _candidates(self, column: RandomisedColumn) -> tuple[str, ...] | None:
         """The candidates as texts; None where a public table lists them, or nobody does."""
         return candidates(self._how[column])
+
+    def _open(self, column: RandomisedColumn) -> bool:
+        """Tell whether devices report values that nobody lists."""
+        return any(claim.candidates is None for _, claim in self._how[column].claims)
 
     def _plain(self, total: int, label: str) -> Estimate:
         return Estimate(label, total, total, total, self._weights(()))
@@ -427,9 +431,9 @@ class ReportSelect(SelectRewriter):
         whole, grouped = conjunction(mine), self._is_grouped(column)
         if whole is not None and grouped:
             shown, _ = self._listed(whole, column, self.select)
-        if known is None:
-            listed = self._how[column].values
-            known = self._spelled_out(column, shown) if listed is None else None
+        listed = self._how[column].values
+        if self._open(column) and (not grouped or listed is None):
+            known = self._spelled_out(column, shown)
         if known is None:
             if not isinstance(listed, ReleasedList):
                 raise reported.randomised(
@@ -441,13 +445,13 @@ class ReportSelect(SelectRewriter):
         return ReportCell(column.shown.name, column.shown.type, self._how[column].claims, values, grouped, shown)
 
     def _spelled_out(self, column: RandomisedColumn, shown: Listed | None) -> tuple[str, ...] | None:
-        """Of a column whose values nobody lists those that the statement names; None where it asks of others too."""
+        """Of a column with values that nobody lists those that the statement names; None where it groups by others too."""
+        if self._is_grouped(column) and (shown is None or shown.rest):
+            return None
         place = self.asked.cells.index(column)
         asked = [e.weights[place] for e in self.asked.estimates if place < len(e.weights)]
-        named = [w if isinstance(w, Listed) else shown for w in asked if w is not None]
-        if not named or any(listed is None or listed.rest for listed in named):
-            return None
-        return tuple(dict.fromkeys(text for listed in named if listed is not None for text, weight in listed.named if weight))
+        named = [w if isinstance(w, Listed) else shown for w in asked]
+        return tuple(dict.fromkeys(t for one in named if one is not None for t, weight in one.named if weight != one.rest))
 
     def _listing(self, listed: ReleasedList) -> CandidateList:
         """The query that lists candidates of a public table, in the order of its key."""
