@@ -297,6 +297,11 @@ class Reported:
     times: Column | None = None
     conditions: tuple[Expr, ...] = ()
 
+    def as_declared(self, value: Ref) -> Ref:
+        """Return a randomised column under the policy's name, by whatever name a subquery passes it on."""
+        own = next((column.shown for column in self.columns if column.shown.id == value.column.id), None)
+        return value if own is None else Ref(own.type, own)
+
     def named(self, expr: Expr) -> tuple[RandomisedColumn, ...]:
         """Return the randomised columns that an expression names."""
         read = {column.id for column in references(expr)}

@@ -65,6 +65,35 @@ STATEMENTS = (
 )
 
 
+PASSED_ON = {
+    "SELECT category, count(*) FILTER (WHERE paid) FROM orders WHERE order_id > 3 GROUP BY 1": (
+        "SELECT d, count(*) FILTER (WHERE h) FROM (SELECT paid h, category d FROM orders WHERE order_id > 3) t GROUP BY d",
+        "WITH a AS (SELECT paid h, category d FROM orders WHERE order_id > 3) SELECT d, count(*) FILTER (WHERE h) FROM a GROUP BY 1",
+        'SELECT "d", count(*) FILTER (WHERE t."paid") FROM (SELECT *, category AS d FROM orders) t WHERE order_id > 3 GROUP BY d',
+        "WITH a AS (SELECT * FROM orders), b (h, d) AS (SELECT paid, category FROM a WHERE a.order_id > 3)"
+        " SELECT b.d, count(*) FILTER (WHERE b.h) FROM b GROUP BY b.d",
+    ),
+    "SELECT status, avg(level) FROM orders WHERE status <> 'void' AND order_id > 3 GROUP BY status": (
+        "SELECT s, avg(l) FROM (SELECT status s, level l, order_id FROM orders WHERE status <> 'void') t WHERE order_id > 3 GROUP BY s",
+        "SELECT a, avg(l) FROM (SELECT x AS a, l FROM (SELECT status x, level l, order_id p FROM orders) t WHERE p > 3) t"
+        " WHERE a <> 'void' GROUP BY a",
+    ),
+    "SELECT count(*) FROM orders WHERE status IN ('open', 'void')": (
+        "SELECT sum(n) FROM (SELECT count(*) n FROM (SELECT status s FROM orders) t WHERE s = 'open' OR s = 'void') u",
+    ),
+}
+"""Statements, and the same with columns passed on."""
+
+
+@pytest.mark.parametrize("sql", PASSED_ON)
+def test_columns_that_subqueries_pass_on_are_read_as_they_are(sql: str, shop_catalog: Catalog) -> None:
+    (direct,) = planned(sql, shop_catalog, "duckdb").readings
+    for passed in PASSED_ON[sql]:
+        (found,) = planned(passed, shop_catalog, "duckdb").readings
+        assert [e.weights for e in found.estimates] == [e.weights for e in direct.estimates]
+        assert (found.cells, [key.type for key in found.keys]) == (direct.cells, [key.type for key in direct.keys])
+
+
 def read(plan: Plan, shop: AnyShop) -> list[Counter[tuple[object, ...]]]:
     """What the backend returns of each reading."""
     return [

@@ -282,7 +282,7 @@ REFUSED = {
     "SELECT count(*) FROM reports r JOIN names n ON n.name = r.fruit": "joined by it",
     "SELECT count(*) FROM reports a JOIN reports b USING (region)": "other private rows",
     "SELECT count(*) FROM names n LEFT JOIN reports r ON r.region = n.name": "outer join",
-    "SELECT region FROM reports UNION ALL SELECT name FROM names": "rows of single devices",
+    "SELECT region FROM reports UNION ALL SELECT name FROM names": "rows of single",
     "SELECT ill, fruit, age, count(*) FROM reports GROUP BY 1, 2, 3": "two such columns",
     "SELECT emoji, fruit, count(*) FROM reports GROUP BY 1, 2": "estimated by itself alone",
     "SELECT count(*) FROM reports WHERE ill OR region = 'north'": "one such column",

@@ -22,12 +22,16 @@ from dpproxy.plan.refusals import AROUND, OTHER_TYPE, NoMember, unsupported
 from dpproxy.sql.dialect import position, to_sql
 from dpproxy.sql.types import TEXTS, type_name
 from dpproxy.table_terms import Enumeration
-from dpproxy.tree.expr import Call, Expr, Hole, InList, Lit
+from dpproxy.tree.expr import Call, Column, Expr, Hole, InList, Lit, Ref
 
 
 class EnclosingQuery(Protocol):
     """An expression asks this of the query around it, for what it contains besides scalars; each call raises Refusal where it has
     no place."""
+
+    def column(self, column: Column) -> Ref:
+        """Return the value of a column."""
+        ...
 
     def parameter(self, index: int) -> Expr: ...
 

@@ -24,7 +24,7 @@ from dpproxy.errors import (
 from dpproxy.plan.bind import conditions
 from dpproxy.plan.bind import special_forms as forms
 from dpproxy.plan.bind.conditions import EnclosingQuery, unknown
-from dpproxy.plan.bind.scope import Scope, reading
+from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions import instants, operators, patterns, times
 from dpproxy.plan.functions.constant_times import folded, folded_value, read_time
 from dpproxy.plan.functions.enumerations import as_enumeration
@@ -103,7 +103,7 @@ class ExprBinder:
         if isinstance(node.this, exp.Star) or node.args.get("db"):
             raise unsupported("a whole row here", "Name its columns.")
         column = scope.resolve(ident(node.args.get("table")), ident(node.this), position(node))
-        found = reading(column)
+        found = self.query.column(column)
         if column.type == "timestamptz":
             self.query.zone()
         return found

@@ -79,8 +79,8 @@ def outer_join(name: str) -> Refusal:
     """Refuse an outer join that would keep public rows for want of a report."""
     return Refusal(
         FEATURE_NOT_SUPPORTED,
-        f"`{name}` holds reports of devices: an outer join may keep its rows, not those beside them",
-        hint="Write FROM reports LEFT JOIN public ON ..., or join the released groups in a query around.",
+        f"`{name}` holds reports of devices: an outer join cannot add rows of another table that no report matches",
+        hint="Put the reports first: FROM reports LEFT JOIN public ON ...; or join a subquery that counts them by group.",
     )
 
 
@@ -89,6 +89,6 @@ def rows_of_reports(node: exp.Expr, name: str) -> Refusal:
     return Refusal(
         FEATURE_NOT_SUPPORTED,
         f"`{name}` holds reports of devices: answers are estimates over many reports",
-        position(node),
+        position(node.selects[0] if isinstance(node, exp.Query) and node.selects else node),
         hint="Aggregate: SELECT x, count(*) FROM ... GROUP BY x.",
     )

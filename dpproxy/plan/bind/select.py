@@ -71,15 +71,14 @@ def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope
     if distinct is not None and distinct.args.get("on") is not None:
         rows = _first_of_each(queries, select, rows, scope, binder)
         distinct = None
-    if rows.reports is not None and select.parent is None and distinct is None:
-        raise reported.rows_of_reports(select.expressions[0], rows.reports.table.name)
     projections = _projections(select, binder, scope)
     reported.check_plain(rows, [e for _, e in projections if not isinstance(e, Ref)], "rows are not computed from it")
     if distinct is not None and rows.private and not _fixes_unit([e for _, e in projections], rows):
         if any(isinstance(e, Win) for _, p in projections for e in walk(p)):
             raise unsupported("DISTINCT over window functions", "Put DISTINCT around a subquery with the window functions.")
         return _measured(queries, select, rows, scope, env)
-    _no_limit(select, queries.context)
+    if rows.reports is None or select.parent is not None:  # else its rows are refused, limited or not
+        _no_limit(select, queries.context)
     result = _project(queries, rows, projections)
     if distinct is not None:
         result = _distinct(queries, result)

@@ -61,6 +61,10 @@ class Subqueries:
         self._aggregates = aggregates
         self.binder = ExprBinder(self)
 
+    def column(self, column: Column) -> Ref:
+        found = reading(column)
+        return self.rows.reports.as_declared(found) if self.rows is not None and self.rows.reports is not None else found
+
     # --- constants
 
     def parameter(self, index: int) -> Expr:

@@ -134,7 +134,6 @@ class ReportSelect(SelectRewriter):
                 FEATURE_NOT_SUPPORTED, "grouping sets of reports are not supported", position(select),
                 hint="Ask for each by itself, and put them together by UNION ALL.",
             )  # fmt: skip
-        _check_below(self.rows, select)
         self._counting = ReportTotal(self._times())
         self.asked.total(self._counting)
         grouped = self._grouped(select)
@@ -408,6 +407,7 @@ class ReportSelect(SelectRewriter):
             child, tuple(key for _, key in keys), Ref(version.type, version) if version is not None else None,
             tuple(Ref(c.stored.type, c.stored) for c in asked.cells), tuple(asked.totals),
         )  # fmt: skip
+        _check_query(main, self.reports, self.select)
         ends = sorted(self.interval_writer.halves)
         texts = map(self.registry.reading_text, (main, *trees))
         spelled = tuple(Template.of(self.queries.context.dialect, text) for text in texts)
@@ -513,18 +513,17 @@ def _check_cells(cells: Sequence[ReportCell], select: exp.Select) -> None:
             raise reported.randomised(cell.label, use, "Ask of it in a query of its own.", reported.place(select, cell.label))
 
 
-def _check_below(rows: Rows, select: exp.Select) -> None:
-    """Raise Refusal where the relation itself looks at a randomised column: whatever made it so should have refused it."""
-    assert rows.reports is not None
-    shown, waiting = {c.shown.id: c.shown.name for c in rows.reports.columns}, [rows.node]
+def _check_query(query: ReportGroups, reports: Reported, select: exp.Select) -> None:
+    """Raise Refusal where the backend's query looks at a true value, which nobody has: what made it should have refused it."""
+    shown, waiting = {c.shown.id: c.shown.name for c in reports.columns}, list[object]([query])
     while waiting:
-        node: object = waiting.pop()
+        node = waiting.pop()
         if isinstance(node, Ref) and node.column.id in shown:
             name = shown[node.column.id]
             raise reported.randomised(name, "it cannot stand here", reported.OUTSIDE, reported.place(select, name))
         if isinstance(node, tuple):
             waiting.extend(node)
-        elif isinstance(node, Expr | Relation):
+        elif isinstance(node, Expr | Relation | ReportGroups | ReportTotal):
             waiting.extend(getattr(node, part.name) for part in fields(node) if part.name != "columns")
 
 
