@@ -95,7 +95,7 @@ async def told_of(dataset: Dataset, asker: Asker, plan: Plan, values: Values, ch
     lately.keep(role, found[0], now)
     reached = dataset.warning_levels.notices(name, found, held) if charged else ()
     errors, *others = await _said(dataset, plan, values)
-    errors = "; ".join(filter(None, (errors, endless_told(plan.endless))))
+    errors = "; ".join(filter(None, (errors, endless_told(plan.endless), *plan.devices)))
     return Told(note(charged, free, len(plan.measurements), found[0], (errors, *others, *reached)), errors)
 
 

@@ -140,6 +140,7 @@ class Plan:
     left_out: tuple[LeftOut, ...] = ()  # rows in no group
     unitless: tuple[str, ...] = ()  # rows that belong to no unit, for people
     endless: tuple[str, ...] = ()  # aggregates whose intervals have no end, and why, for people
+    devices: tuple[str, ...] = ()  # columns that devices randomised, and their noise, for people
     cuts: tuple[str, ...] = ()  # bounds that may cut data, for people
     measured_cuts: tuple[Cut, ...] = ()  # and those of which it is measured how many units they cut
     aimable: bool = False  # `typical` says the error of every aggregate

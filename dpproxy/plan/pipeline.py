@@ -187,6 +187,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         left_out=tuple(dict.fromkeys(out for compiled in registry.compiled for out in compiled.left_out)),
         unitless=unitless,
         endless=endless(registry.compiled),
+        devices=tuple(dict.fromkeys(o.devices for made in registry.compiled for o in made.outputs if o.devices)),
         cuts=bound_cuts.unmeasured(registry.compiled, context.policy.unit_name),
         measured_cuts=cuts,
         aimable=aimable(registry.compiled),

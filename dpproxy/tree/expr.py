@@ -12,6 +12,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 
+from dpproxy.local.listed import Binary
 from dpproxy.tree.interval import OPEN, Interval, Limited
 
 
@@ -84,6 +85,7 @@ class Column:
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC
     exact: str = ""  # see `table_terms.same_kind`
     lasts: Interval = field(default=OPEN, compare=False)  # of a table's intervals: declared, in the seconds that they compare by
+    coin: Binary | None = field(default=None, compare=False)  # it holds reports of yes or no, of which estimates are made
     made: Expr | None = field(default=None, compare=False)  # what its value is in every row (`plan.properties.key_origins`)
 
     def __hash__(self) -> int:

@@ -323,6 +323,9 @@ class Rows:
     What else privacy rests on is not claimed here but enforced by the SQL of a measurement: how many groups a unit reaches
     (`measure.compiler`), how many rows it has in one, that values are on their grid. That functions are total is theirs.
 
+    `weighed`: conditions of columns that devices randomised, of a unit's rows. All rows are there: each weighs in aggregates what
+    its report says of the condition (`plan.outer.noise_on_top`). It decides what an answer means, never privacy.
+
     **What only tunes noise**, and what is accepted: `contribution`, `identity`, `padding`; each says why.
 
     An operator that makes other rows makes other `Rows`, and says what it claims; what it does not say is not claimed. Only
@@ -338,6 +341,7 @@ class Rows:
     identity: Identity = Identity()
     padding: Padding = Padding()
     reports: Reported | None = None
+    weighed: tuple[Expr, ...] = ()
 
     @property
     def private(self) -> bool:

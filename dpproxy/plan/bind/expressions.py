@@ -37,7 +37,7 @@ from dpproxy.sql.effort import step
 from dpproxy.sql.trees import AGGREGATES
 from dpproxy.sql.types import INTEGERS, TEXTS, TIMES, castable, type_length, type_name, wire_type
 from dpproxy.table_terms import Enumeration
-from dpproxy.tree.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit
+from dpproxy.tree.expr import FALSE, NULL, TRUE, Case, Cast, Expr, Hole, Lit, Ref
 
 _CONSTANT_FUNCTIONS = {
     "now": "timestamptz", "transaction_timestamp": "timestamptz", "statement_timestamp": "timestamptz",
@@ -59,6 +59,7 @@ class ExprBinder:
 
     def __init__(self, query: EnclosingQuery) -> None:
         self.query = query
+        self.weighs = False  # columns that devices randomised stand in conditions and aggregates
 
     def bind(self, node: exp.Expr, scope: Scope) -> Expr:
         return self._bind(node, scope)
@@ -103,7 +104,7 @@ class ExprBinder:
         if isinstance(node.this, exp.Star) or node.args.get("db"):
             raise unsupported("a whole row here", "Name its columns.")
         column = scope.resolve(ident(node.args.get("table")), ident(node.this), position(node))
-        found = self.query.column(column)
+        found = Ref(column.type, column) if self.weighs and column.coin is not None else self.query.column(column)
         if column.type == "timestamptz":
             self.query.zone()
         return found

@@ -372,6 +372,10 @@ def filtered(rows: Rows, condition: Expr | None) -> Rows:
         kept = tuple(c for c in conjuncts(condition) if whose.named(c))
         rows = replace(rows, reports=replace(whose, conditions=(*whose.conditions, *kept)))
         condition = conjunction(tuple(c for c in conjuncts(condition) if not whose.named(c)))
+    if reported.coins(condition):
+        weighed = tuple(c for c in conjuncts(condition) if reported.coins(c))
+        rows = replace(rows, weighed=(*rows.weighed, *weighed))
+        condition = conjunction(tuple(c for c in conjuncts(condition) if c not in weighed))
     parts = tuple(_strict(conjuncts(condition), rows))
     if not parts:
         return rows

@@ -178,7 +178,9 @@ class QueryBinder:
         rows, scope = self.joined(select, items, env, outer)
         where = select.args.get("where")
         if where is not None:
-            rows = joins.filtered(rows, self.expressions(env, rows).condition(where.this, scope))
+            binder = self.expressions(env, rows)
+            binder.weighs = True
+            rows = joins.filtered(rows, binder.condition(where.this, scope))
         scope = narrowed_scope(scope, rows.conditions)
         return finish_select(self, select, rows, scope, env)
 

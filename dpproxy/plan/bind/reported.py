@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
+from dpproxy.local.claims import Binary
+from dpproxy.policy.model import Randomised
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.nodes import every
-from dpproxy.tree.expr import Expr
+from dpproxy.tree.expr import Column, Expr, references
 from dpproxy.tree.relation import Rows
 
 OUTSIDE = "Group by it, and compute around: SELECT f(x) FROM (SELECT x, count(*) AS n FROM ... GROUP BY x) t."
@@ -31,6 +33,37 @@ def check_plain(rows: Rows, exprs: Iterable[Expr], use: str, hint: str = OUTSIDE
 def randomised(name: str, use: str, hint: str = OUTSIDE, at: int | None = None) -> Refusal:
     """Refuse a use of a randomised column."""
     return Refusal(FEATURE_NOT_SUPPORTED, f"`{name}` was randomised on devices: {use}", at, hint=hint)
+
+
+def coin(how: Randomised | None) -> Binary | None:
+    """Return the claim by which estimates are made of a column of a unit's table: yes or no, of one version."""
+    claims = how.claims if how is not None else ()
+    return claim if len(claims) == 1 and isinstance(claim := claims[0][1], Binary) else None
+
+
+def unestimated(how: Randomised) -> str:
+    """Say why a column of a unit's table cannot be used as it is."""
+    if coin(how) is not None:
+        return "randomised on devices"
+    by = how.claims[-1][1].name if len(how.claims) == 1 else "several claims"
+    return f"randomised on devices by {by}, of which no estimate is made in a table with a unit"
+
+
+def coins(*exprs: Expr | None) -> tuple[Column, ...]:
+    """Return the columns in expressions that are reports of yes or no, in a table with a unit."""
+    found = (c for expr in exprs if expr is not None for c in references(expr) if c.coin is not None)
+    return tuple(dict.fromkeys(found))
+
+
+WEIGHED = "Put it into an aggregate: count(*) FILTER (WHERE x), sum(CASE WHEN x THEN 1 ELSE 0 END), avg(x::int); or into WHERE."
+
+
+def check_weighed(rows: Rows, select: exp.Expr) -> None:
+    """Raise Refusal where rows would be chosen by what devices randomised: aggregates alone are estimated."""
+    for column in coins(*rows.weighed):
+        use = "a condition on it is of a query that counts, or adds up"
+        hint = "Aggregate in the same query: SELECT count(*) FROM ... WHERE x."
+        raise randomised(column.name, use, hint, place(select, column.name))
 
 
 def place(node: exp.Expr, name: str) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from dpproxy.errors import AMBIGUOUS_COLUMN, INVALID_COLUMN_REFERENCE, UNDEFINED_COLUMN, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.properties.narrowing import compared_columns, narrowed_column
 from dpproxy.plan.refusals import unsupported
 from dpproxy.sql.dialect import ident, position
@@ -21,6 +22,8 @@ from dpproxy.tree.expr import Column, Expr, Ref
 
 def reading(column: Column) -> Ref:
     """Return the expression that is a column's value. Raises Refusal for a column of a type that nothing can be made of."""
+    if column.coin is not None:
+        raise reported.randomised(column.name, "a single answer says little, and is not computed with", reported.WEIGHED)
     if not column.usable:
         raise unsupported(
             f'column "{column.name}" ({column.reason or "its type on the backend"})',

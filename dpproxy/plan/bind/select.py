@@ -63,10 +63,12 @@ def finish_select(queries: Queries, select: exp.Select, rows: Rows, scope: Scope
     if aggregated:
         keys = _group_keys(select, binder, scope)
         if keys is not None and (not rows.private or _fixes_unit(keys, rows)):
+            reported.check_weighed(rows, select)
             return _prepared(queries, select, rows, scope, binder, keys)
         if not rows.private:
             return _prepared(queries, select, rows, scope, binder, keys or [])
         return _measured(queries, select, rows, scope, env)
+    reported.check_weighed(rows, select)
     distinct = select.args.get("distinct")
     if distinct is not None and distinct.args.get("on") is not None:
         rows = _first_of_each(queries, select, rows, scope, binder)
@@ -165,7 +167,9 @@ def _projections(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[t
         elif isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
             found += [(c.name, Ref(c.type, c)) for _, c in scope.visible(ident(node.args.get("table")))]
         else:
+            binder.weighs = isinstance(node.unalias(), exp.Column)  # it goes on as it is
             found.append((output_name(node), binder.bind(node.unalias(), scope)))
+            binder.weighs = False
     return found
 
 
@@ -189,7 +193,10 @@ def _group_keys(select: exp.Select, binder: ExprBinder, scope: Scope) -> list[Ex
     resolved = [resolve_group_item(i, select, scope) for i in items]
     for item in resolved:
         check_group_key(item)
-    return [binder.bind(item, scope) for item in resolved]
+    binder.weighs = True  # refused as a key of a measurement
+    keys = [binder.bind(item, scope) for item in resolved]
+    binder.weighs = False
+    return keys
 
 
 def _fixes_unit(keys: Sequence[Expr], rows: Rows) -> bool:

@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import assert_never
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
@@ -240,7 +241,7 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
     role = policy.role if policy is not None else ColumnRole.PLAIN
     if table.unit is not None and not table.unit.steps and entry.name == table.unit.column:
         role = ColumnRole.UNIT
-    randomised = policy is not None and policy.randomised is not None
+    randomised = policy.randomised if policy is not None else None
     taint = {ColumnRole.UNIT: Taint.UNIT, ColumnRole.KEY: Taint.KEY}.get(role, Taint.NONE)
     if table.kind.shown:
         taint = Taint.NONE
@@ -253,8 +254,9 @@ def _column(table: TablePolicy, policy: ColumnPolicy | None, entry: CatalogColum
         taint,
         constant=table.one,
         nullable=entry.nullable,
-        usable=entry.bounded and not randomised,
-        reason=entry.reason if not randomised else "randomised on devices, of which no estimate is made yet",
+        usable=entry.bounded and randomised is None,
+        reason=entry.reason if randomised is None else reported.unestimated(randomised),
+        coin=reported.coin(randomised) if table.kind is TableKind.PEOPLE else None,
         collated=entry.collated,
         exact=entry.exact,
         nulls=policy is None or policy.range is None or policy.nulls,

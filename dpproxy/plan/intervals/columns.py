@@ -88,6 +88,7 @@ def error_columns(
     mixed = adjusted.measurements if adjusted is not None else (measurement,)
     excesses = {i: [f"{EXCESS}({m}, {i}, {cells})" for m in mixed] for i in sorted(writer.excesses)}
     found += [f"{calls[0] if len(calls) == 1 else f'GREATEST({chr(44).join(calls)})'} AS e{i}" for i, calls in excesses.items()]
+    found += [f"{NORMAL}(0, {k * among}) AS z_{k}" for k in sorted(writer.points)]
     stepped = any(map(writer.stepped, writer.excesses))
     return found + ([f"{NORMAL}({int(stepped)}, {among}) AS z"] if writer.excesses else [])
 

@@ -59,6 +59,7 @@ class _Used:
     bases: list[int] = field(default_factory=list)
     selections: list[tuple[Measured, exp.Expr]] = field(default_factory=list)
     sums: list[SumErrors] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)  # variances that devices have made of aggregates
 
     @property
     def shares(self) -> int:
@@ -104,6 +105,7 @@ class IntervalWriter:
     deviations: set[int] = field(default_factory=set)
     excesses: set[int] = field(default_factory=set)
     sums: set[int] = field(default_factory=set)  # bases that windows add up
+    points: set[int] = field(default_factory=set)  # how many share the failure, where devices have made noise, too
 
     @property
     def columns(self) -> bool:
@@ -135,9 +137,12 @@ class IntervalWriter:
         if name == "stderr":
             if used.selections:
                 self.ends.text(*used.selections[0], "stderr", node)  # refuses
-            return _cast(self._deviation(found, bases), "float8")
+            if used.devices and not self.is_aggregate(inner):
+                raise _unavailable(node)
+            return _cast(self._deviation(found, bases, used.devices), "float8")
         self.halves |= {(i, shares) for i in bases}
-        fields = {f"v{i}": self._column(i) for i in bases}
+        self.points |= {shares} if used.devices else set()
+        fields = {f"v{i}": self._column(i) for i in bases} | {"z": f"{self.alias}.z_{shares}"}
         fields |= {f"{width}{i}": f"{self.alias}.{width}{i}_{shares}" for i in bases for width in WIDTHS}
         text = arithmetic.end(found, "low" if name == "low" else "high")
         text = text.format_map(fields | used.window_fields | self._selected_ends(used, text, node))
@@ -145,9 +150,9 @@ class IntervalWriter:
             return self._held(found, bases, used, text, name == "low")
         if used.selections:
             pass
-        elif len(bases) > 1:
+        elif len(bases) > 1 and not used.devices:
             text = self._narrowed(found, bases, text, name == "low")
-        elif self.stepped(bases[0]):
+        elif len(bases) == 1 and self.stepped(bases[0]):
             held = f"{'LEAST' if name == 'low' else 'GREATEST'}({self._shown(found, bases)}, {text})"
             text = f"CASE WHEN {text} IS NOT NULL THEN {held} END"
         if name == "low" and found.positive and found.partial:
@@ -240,8 +245,8 @@ class IntervalWriter:
             f"CROSS JOIN LATERAL (SELECT {squares} AS square, {bends} + {mixed} AS bend OFFSET 0) AS b)"
         )
 
-    def _deviation(self, found: Range, bases: tuple[int, ...]) -> str:
-        """To first order: the root of the sum of squared half differences."""
+    def _deviation(self, found: Range, bases: tuple[int, ...], devices: list[str]) -> str:
+        """To first order: the root of the sum of squared half differences, and of the variance that devices have made."""
         self.deviations |= set(bases)
         free, terms = arithmetic.end(found, "free"), []
         for i in bases:
@@ -250,7 +255,8 @@ class IntervalWriter:
                 free.format_map(fields | {f"v{i}": f"({self._column(i)} {sign} {self.alias}.d{i})"}) for sign in ("+", "-")
             )
             terms.append(f"power((({up}) - ({down}))::float8 / 2, 2)")
-        return f"sqrt({' + '.join(terms)})"
+        more = [f"({text.format_map({f'v{i}': self._column(i) for i in bases})})::float8" for text in devices]
+        return f"sqrt({' + '.join([*terms, *more])})"
 
     def _range(self, node: exp.Expr, used: _Used, call: exp.Expr) -> tuple[Range, str]:
         """The interval of an expression, with fields `{v3}`, `{h3}` for basis 3, and its type if it is an aggregate's. That of
@@ -351,9 +357,10 @@ class IntervalWriter:
             return used.selection(found, node), found.type
         values = [f"{{v{i}}}" for i in bases]
         fields = {f"{width}{i}": f"{{{width}{basis}}}" for i, basis in enumerate(bases) for width in WIDTHS}
-        fields["p"] = str(len(used.bases))
+        fields |= {"p": str(len(used.bases)), "z": "{z}"}
         used.bases += bases
         r = found.range
+        used.devices += [found.devices.format(*values)] if found.devices else []
 
         def placed(text: str) -> str:
             return text.format(*values, **fields)

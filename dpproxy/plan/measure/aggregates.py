@@ -127,8 +127,8 @@ def aggregate_output(measured: Measured, label: str, bases: tuple[int, ...], sel
     weights = tuple(w * factor for w in measured.weights)
     found = measured.range or arithmetic.constant("")
     low = () if found.positive else found.low_needs  # it is 0 at least
-    ends = (frozenset((need[0], bases[int(need[1:])]) for need in needs) for needs in (low, found.high_needs))
-    return Output(label, measured.kind, weights, bases, selection, measured.statistic, *ends)
+    below, above = (frozenset((need[0], bases[int(need[1:])]) for need in needs) for needs in (low, found.high_needs))
+    return Output(label, measured.kind, weights, bases, selection, measured.statistic, below, above, measured.noise_told)
 
 
 def _selection_weight(spec: SelectionSpec) -> float:

@@ -68,6 +68,7 @@ class Output:
     of its selection, with one weight. `kind`: a basis times a constant; a ratio of
     two; a sum from the two of its mean; any other formula; a selection. `statistic` names such a formula of moments.
     `low`, `high`: the widths without which an end of its interval is not known, below (`g`) or above (`h`) a column.
+    `devices`: what devices have added to its error, for people.
     """
 
     label: str
@@ -78,6 +79,7 @@ class Output:
     statistic: str = ""
     low: Widths = frozenset()
     high: Widths = frozenset()
+    devices: str = ""
 
 
 def row_factor(rows: int) -> float:

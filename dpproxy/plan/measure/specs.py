@@ -258,6 +258,7 @@ class Measured:
 
     `range` encloses it (None for selections; of an interval it is in seconds); `bound` holds for it whatever the noise. `kind`,
     `weights` and `statistic`: as in `output_weights.Output`. `single`: of a selection the formula of one of its columns, `{0}`.
+    `devices`: the variance that devices have made of it, over the bases; `noise_told`: what people are told of that.
     """
 
     bases: tuple[BasisSpec, ...]
@@ -270,3 +271,5 @@ class Measured:
     bound: Interval = OPEN
     statistic: str = ""
     single: str = ""
+    devices: str = ""
+    noise_told: str = ""

@@ -13,6 +13,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, GROUPING_ERROR, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.calls import bind_aggregate
 from dpproxy.plan.bind.group_facts import unit_ids
 from dpproxy.plan.bind.protocols import Queries
@@ -35,9 +36,10 @@ from dpproxy.plan.measure.aggregates import (
 )
 from dpproxy.plan.measure.request import MAX_COLUMNS, MeasurementRequest
 from dpproxy.plan.measure.specs import BasisSpec, Measured, TopSpec
+from dpproxy.plan.outer import noise_on_top
 from dpproxy.plan.outer.query_shapes import AddedUp, chosen_by_values, divided_sums, top_request
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.select_keys import Labels, SelectKeys
+from dpproxy.plan.outer.select_keys import BOTH, Labels, SelectKeys
 from dpproxy.plan.outer.staged_rows import note_bound, note_measured
 from dpproxy.plan.properties import row_keys
 from dpproxy.plan.properties.facts import facts
@@ -79,6 +81,7 @@ class SelectRewriter:
         self.rows, self.scope, self.env = rows, scope, env
         self.request = MeasurementRequest(rows)
         self.binder = _MeasuredSubqueries(queries, env, rows).binder
+        self.binder.weighs = True
         self.alias = registry.next_alias()
         self._aggs: dict[int, tuple[exp.Expr, Agg]] = {}
         self.shared: frozenset[Counted] = frozenset()
@@ -111,8 +114,15 @@ class SelectRewriter:
             self.shared = companions(self._bound_aggregates(), self.rows.one) | (
                 frozenset() if self.rows.one else divided_sums(select, self._bound)
             )
+        if self.answers is not None and (len(sets) > 1 or not aggregated):
+            name = self._keys.answers.name if self._keys.answers is not None else ""
+            raise reported.randomised(name, "it is a key of GROUP BY alone", BOTH, reported.place(select, name))
         self._refuse_wide()
         top = top_request(select, self._bound)
+        if top is not None and ((score := self._bound(top.score)) is None or self._weighs(score)):
+            top = None  # what chooses them is a count of rows
+        if not self._calls():
+            reported.check_weighed(self.rows, select)
         self.interval_writer.chosen, self.interval_writer.chosen_above = chosen_by_values(select), chosen_above(select)
         self.interval_writer.all_groups = len(self.request.sets) == 1 and select.args.get("having") is None
         projections = [self._named(self._rewrite(n.unalias()), name) for n, name in zip(select.expressions, names, strict=True)]
@@ -140,7 +150,7 @@ class SelectRewriter:
         """Which output is which key: for whoever joins the released rows."""
         columns = {self._keys.column(i): i for i in range(len(self.request.keys))}
         plain = [columns.get(e.unalias()) for e in select.expressions]
-        if len(self.request.sets) == 1 and len(plain) == len(select.expressions):
+        if len(self.request.sets) == 1 and len(plain) == len(select.expressions) and self.answers is None:
             note_measured(select, len(self.request.keys), plain)
 
     def _bound_aggregates(self) -> list[Agg]:
@@ -281,7 +291,7 @@ class SelectRewriter:
         name = function_name(node)
         if name == "grouping":
             return self._grouping(node)
-        if name in _EXTREMES or isinstance(node, exp.Filter):
+        if (name in _EXTREMES or isinstance(node, exp.Filter)) and not self._weighs(self._agg(node)):
             shared = self._shared_extreme(node)
             if shared is not None:
                 return shared
@@ -322,7 +332,12 @@ class SelectRewriter:
             context = self.queries.context
             name, steps = context.policy.unit_name, context.steps
             whole = self.request.in_classes(agg)
-            result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key, whole)
+            if self._keys.answers is not None:
+                result = noise_on_top.by_answers(agg, self.rows, self._keys.answers, self._keys.answer, label, node)
+            elif self._weighs(agg):
+                result = noise_on_top.measured(agg, self.rows, label, node, steps)
+            else:
+                result = measured_aggregate(agg, label, name, self._is_unit, self.shared, steps, self._is_key, whole)
         except Refusal as refusal:
             raise Refusal(
                 refusal.sqlstate, refusal.message, refusal.position or position(node), refusal.detail, refusal.hint
@@ -334,6 +349,20 @@ class SelectRewriter:
             selection = self.request.selections.index(result.selection)
         self.request.output(aggregate_output(result, label, bases, selection, agg.where is not None))
         return result, bases
+
+    def _weighs(self, agg: Agg) -> bool:
+        """Tell whether reports weigh in an aggregate."""
+        return self._keys.answers is not None or noise_on_top.concerns(agg, self.rows)
+
+    @property
+    def answers(self) -> exp.Expr | None:
+        """The rows that the released ones are joined with, where the true values of a column are groups."""
+        table = self._keys.answer.split(".")[0]
+        if self._keys.answers is None:
+            return None
+        found = parse_expression(f"SELECT 1 FROM (VALUES (false), (true)) AS {table}(answer)").args["from_"].this
+        assert isinstance(found, exp.Expr)
+        return found
 
     def _is_unit(self, expr: Expr) -> bool:
         """A key that merely determines the unit (an order id) is not the unit: two orders are two values."""

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 from typing import Any
 
 from dpproxy.privacy.readings import Listed
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS
-from dpproxy.tree.expr import Call, Case, Cast, Column, Expr, InList, Lit, Ref, walk
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, conjunction, conjuncts, walk
 
 Value = str | bool | Fraction | None
 
@@ -135,3 +136,20 @@ def _called(op: str, values: list[Value], *, ordered: bool) -> Value:
     if op in _COMPUTED and all(isinstance(v, Fraction) for v in values):
         return _COMPUTED[op](values[0], values[1])
     raise NotListed(f"`{op}`")
+
+
+def without_case(agg: Agg) -> Agg:
+    """SUM(CASE WHEN c THEN x END), and with ELSE 0, as SUM(x) FILTER (WHERE c)."""
+    match agg.args:
+        case (Case(whens=((test, result),), default=default),) if _nothing(agg.name, default):
+            where = conjunction((*conjuncts(agg.where), *conjuncts(test)))
+            args = () if agg.name == "count" and isinstance(result, Lit) and result.text is not None else (result,)
+            return replace(agg, args=args, where=where)
+        case _:
+            return agg
+
+
+def _nothing(name: str, default: Expr | None) -> bool:
+    if default is None or (isinstance(default, Lit) and default.text is None):
+        return True
+    return name == "sum" and isinstance(default, Lit) and default.text == "0"

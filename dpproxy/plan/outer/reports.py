@@ -32,7 +32,7 @@ from dpproxy.plan.measure.request import Drafted
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.report_weights import NotListed, weights
+from dpproxy.plan.outer.report_weights import NotListed, weights, without_case
 from dpproxy.plan.outer.select_keys import SelectKeys
 from dpproxy.plan.outer.staged_rows import array_source, with_columns
 from dpproxy.plan.properties.facts import facts
@@ -46,7 +46,7 @@ from dpproxy.sql.grouping_sets import grouping_sets
 from dpproxy.sql.template import Template
 from dpproxy.sql.trees import is_aggregate
 from dpproxy.sql.types import INTEGERS, NUMBERS
-from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Lit, Ref, Relation, conjunction, conjuncts, references
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Ref, Relation, conjunction, conjuncts, references
 from dpproxy.tree.measured import CandidateList, ReadingQuery, ReportGroups, ReportTotal
 from dpproxy.tree.relation import Filter, RandomisedColumn, Reported, Rows
 
@@ -192,7 +192,7 @@ class ReportSelect(SelectRewriter):
             raise reported.outer_join(self.reports.table.name)
         self._check(agg, node)
         try:
-            return self._estimated(_without_case(agg), node)
+            return self._estimated(without_case(agg), node)
         except Refusal as refusal:
             raise replace(refusal, position=refusal.position or position(node)) from refusal
 
@@ -529,20 +529,3 @@ def _check_query(query: ReportGroups, reports: Reported, select: exp.Select) -> 
 
 def _made(found: Range, type_: str, kind: Kind) -> Measured:
     return Measured((), found.value, type_, kind, (), found)
-
-
-def _without_case(agg: Agg) -> Agg:
-    """SUM(CASE WHEN c THEN x END), and with ELSE 0, as SUM(x) FILTER (WHERE c)."""
-    match agg.args:
-        case (Case(whens=((test, result),), default=default),) if _nothing(agg.name, default):
-            where = conjunction((*conjuncts(agg.where), *conjuncts(test)))
-            args = () if agg.name == "count" and isinstance(result, Lit) and result.text is not None else (result,)
-            return replace(agg, args=args, where=where)
-        case _:
-            return agg
-
-
-def _nothing(name: str, default: Expr | None) -> bool:
-    if default is None or (isinstance(default, Lit) and default.text is None):
-        return True
-    return name == "sum" and isinstance(default, Lit) and default.text == "0"

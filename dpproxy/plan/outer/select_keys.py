@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
 from dpproxy.plan.functions.operators import coerce
@@ -21,7 +22,7 @@ from dpproxy.sql.skeleton import parse_expression
 from dpproxy.sql.trees import aggregate_calls, is_aggregate
 from dpproxy.sql.types import FLOATS, TEXTS
 from dpproxy.table_terms import Enumeration, spelled_type
-from dpproxy.tree.expr import Cast, Expr, Ref, Taint, references
+from dpproxy.tree.expr import Cast, Column, Expr, Ref, Taint, references
 
 # What keys and aggregates are called in notices and in EXPLAIN: as the analyst wrote them.
 #
@@ -54,6 +55,7 @@ def _ours(node: exp.Expr) -> bool:
 
 
 MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
+BOTH = "Count both: count(*) FILTER (WHERE x) AS yes, count(*) FILTER (WHERE NOT x) AS no."
 _NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
 
 
@@ -66,12 +68,18 @@ class SelectKeys:
         self._request, self._binder, self._scope, self._labels = request, binder, scope, labels
         self._alias, self._unit = alias, unit
         self._texts: dict[str, int] = {}
+        self.answers: Column | None = None  # a column that devices randomised, each of whose true values is a group
 
     def of_group(self, node: exp.Expr) -> int | None:
-        """Return the number of a key that is grouped by; None for a constant text, which makes no groups. Raises Refusal."""
+        """Return the number of a key that is grouped by; None for a constant text, which makes no groups, and for the true
+        values of a column that devices randomised, which all are. Raises Refusal."""
         if isinstance(node, exp.Literal) and node.is_string:
             return None
-        return self.index(self._binder.bind(node, self._scope), node)
+        bound = self._binder.bind(node, self._scope)
+        if isinstance(bound, Ref) and bound.column.coin is not None and self.answers in (None, bound.column):
+            self.answers = bound.column
+            return None
+        return self.index(bound, node)
 
     def index(self, expr: Expr, node: exp.Expr) -> int:
         """Return the number of a key, which is one from now on. Raises Refusal.
@@ -84,6 +92,8 @@ class SelectKeys:
         asked_for = self._request.key(expr)
         if asked_for is not None:
             return asked_for
+        for column in reported.coins(expr):
+            raise reported.randomised(column.name, "it is grouped by as it is, and by one such column", BOTH, position(node))
         known = facts(expr)
         if known.taint != Taint.NONE:
             raise self.identifying(expr, node)
@@ -106,7 +116,7 @@ class SelectKeys:
 
     def matched(self, node: exp.Expr) -> exp.Expr | None:
         """Return the released column of the key that this expression is; None where it is no key."""
-        if not self._request.keys or isinstance(node, _NO_KEYS):
+        if not (self._request.keys or self.answers) or isinstance(node, _NO_KEYS):
             return None
         if isinstance(node, exp.Subquery | exp.In | exp.Exists) or node.find(exp.Query) is not None:
             return self._same_text(node)  # two bindings of one subquery are not equal
@@ -116,8 +126,15 @@ class SelectKeys:
             bound = coerce(self._binder.bind(node, self._scope), "text")
         except Refusal:
             return None
+        if isinstance(bound, Ref) and self.answers is not None and bound.column == self.answers:
+            return parse_expression(self.answer)
         at = self._request.key(bound)
         return None if at is None else self.column(at)
+
+    @property
+    def answer(self) -> str:
+        """The true value that a row is of, where they are groups."""
+        return f"{self._alias}_answers.answer"
 
     def _same_text(self, node: exp.Expr) -> exp.Expr | None:
         index = self._texts.get(to_sql(node))

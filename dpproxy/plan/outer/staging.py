@@ -120,6 +120,8 @@ class StatementMeasurer(Stager):
         tree = rewriter.rewrite()
         if not rewriter.request.empty:
             select.set("from_", exp.From(this=released_source(self.registry, rewriter, rows)))
+            if rewriter.answers is not None:
+                select.append("joins", exp.Join(this=rewriter.answers, kind="CROSS"))
         elif rewriter.shares:
             select.set("from_", None)  # its aggregates are read from sources of their own
         else:

@@ -175,6 +175,7 @@ def _output(output: Output, told: _Told) -> PlanAccount:
     bases = [told.measurement.bases[i] for i in output.bases]
     found |= {"Bounds May Cut": True} if any(told.cut[i] for i in output.bases) else {}
     found |= {"No Interval": told.endless[output.label]} if output.label in told.endless else {}
+    found |= {"Devices": output.devices} if output.devices else {}
     if output.kind == "linear":
         found |= _within(bases[0], told.confidence)
         found |= {"Steps": bases[0].steps} if bases[0].steps > 1 else {}
@@ -339,6 +340,8 @@ def _measurement_lines(number: int, told: PlanAccount, unit: str) -> Iterator[st
         yield f"     In no group: {', '.join(told['Left Out'])}"
     for output in told["Outputs"]:
         yield f"     -> {output['Aggregate']}  {_error_text(output)}"
+        if "Devices" in output:
+            yield f"        Devices: {output['Devices']}; intervals hold both noises"
     for i, basis in enumerate(told["Noise"], 1):
         yield f"     Noise {i}: {_noise_text(basis)}"
     for i, selection in enumerate(told["Selections"], 1):
