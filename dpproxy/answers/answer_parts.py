@@ -31,6 +31,7 @@ from dpproxy.reuse.lookup import AnswerLookup
 from dpproxy.reuse.matching import Asked, SpelledValues, any_noise, check_size
 from dpproxy.reuse.store import Found
 from dpproxy.sql.template import Param, Template
+from dpproxy.tree.expr import Hole, walk
 
 # Released columns as PostgreSQL array literals.
 #
@@ -211,8 +212,14 @@ class AnswerParts:
 
     def unread(self) -> list[int]:
         """Return readings that are not shown, whose values are all known."""
-        readings = self._plan.readings
-        return [i for i in range(len(readings)) if i not in self.read and self._inputs_of(readings[i].queries) <= self._evaluated]
+        found = [i for i in range(len(self._plan.readings)) if i not in self.read]
+        return [i for i in found if self._inputs_of(self._plan.readings[i].queries) | self._weighed_by(i) <= self._evaluated]
+
+    def _weighed_by(self, index: int) -> set[int]:
+        """The inputs that the weights of a reading are made of."""
+        first = self._plan.parameters
+        holes = (part for one in self._plan.weighings[index] for part in walk(one.expr) if isinstance(part, Hole))
+        return {hole.index - first for hole in holes if hole.index >= first}
 
     def _needs(self, index: int) -> set[int]:
         """The inputs a measurement has in it."""

@@ -21,11 +21,12 @@ from dpproxy.answers.statement_end import incident
 from dpproxy.answers.table_standing import NOT_THERE
 from dpproxy.answers.unusable_values import no_literal
 from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread
-from dpproxy.errors import CANNOT_CONNECT_NOW, INTERNAL_ERROR, LOCK_NOT_AVAILABLE, Refusal
+from dpproxy.errors import CANNOT_CONNECT_NOW, FEATURE_NOT_SUPPORTED, INTERNAL_ERROR, LOCK_NOT_AVAILABLE, Refusal
 from dpproxy.facade.database import column_text
 from dpproxy.mechanisms.noise import MechanismError, Released
 from dpproxy.mechanisms.reports import Told, estimates
 from dpproxy.plan.model import ReadingAccount
+from dpproxy.plan.outer.report_weights import NotListed, settled
 from dpproxy.plan.report.readings import notice
 from dpproxy.privacy.readings import Reading
 from dpproxy.sql.template import NoLiteral
@@ -36,6 +37,10 @@ NO_ENGINE = Refusal(
     CANNOT_CONNECT_NOW, "the data backend cannot be reached", hint="Ask again later; the reason is in the proxy's log only."
 )
 LOADING = Refusal(LOCK_NOT_AVAILABLE, "the data are being loaded", hint="Ask again when the load has ended.")
+NOT_WEIGHED = Refusal(
+    FEATURE_NOT_SUPPORTED, "a condition on what devices randomised has parameters of a form that is not estimated",
+    hint="Nothing was charged. Compare with a value of the column's type: x = $1.",
+)  # fmt: skip
 UNREAD = Refusal(INTERNAL_ERROR, "the reports cannot be read", hint="Nothing was charged. The reason is in the proxy's log only.")
 
 
@@ -72,12 +77,16 @@ class Estimating:
                 await self._parts.evaluate_ready()
 
     async def _read(self, index: int) -> tuple[Released, Told]:
-        reading, dataset = self._plan.readings[index], self._question.dataset
+        dataset = self._question.dataset
         values, literal = self._parts.bound(), self._parts.spelled
         try:
+            weighings = self._plan.weighings[index]
+            reading = self._plan.readings[index].settled([settled(one, values) for one in weighings])
             queries = [query.render(values, literal) for query in reading.queries]
         except NoLiteral as error:
             raise no_literal(error, self._plan.parameters) from None
+        except (NotListed, ValueError):
+            raise replace(NOT_WEIGHED) from None
         key = self._key(reading, queries)
         known = dataset.recent_readings.find(key)
         if known is not None:

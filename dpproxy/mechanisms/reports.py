@@ -24,7 +24,7 @@ from dpproxy.local.claims import Claim, CountMean, Hadamard, Hashed
 from dpproxy.local.hashes import number
 from dpproxy.mechanisms.noise import Exact, Int64, MechanismError, Released
 from dpproxy.privacy.noise_error import normal_point
-from dpproxy.privacy.readings import NO_ESTIMATE, SPREAD, Estimate, Listed, Reading, ReportCell
+from dpproxy.privacy.readings import NO_ESTIMATE, SPREAD, Estimate, Later, Listed, Reading, ReportCell, Weights
 
 MOST_JOINT = 10_000
 """Pairs of candidates that two columns may have together."""
@@ -73,7 +73,7 @@ class _Read:
 
     def __init__(self, reading: Reading, tables: Sequence[pa.Table]) -> None:
         self.reading, self.table = reading, tables[0]
-        self.candidates = [_candidates(cell, tables) for cell in reading.cells]
+        self.candidates = [_candidates(reading, place, tables) for place in range(len(reading.cells))]
         grouped = [len(c) for cell, c in zip(reading.cells, self.candidates, strict=True) if cell.grouped]
         self.rows = int(np.prod(grouped)) if grouped else 1
         self.shown = _shown_rows(reading, self.candidates)
@@ -133,7 +133,8 @@ def _shown_rows(reading: Reading, candidates: Sequence[Sequence[str]]) -> npt.ND
     found = np.ones(1, dtype=np.bool_)
     for cell, values in zip(reading.cells, candidates, strict=True):
         if cell.grouped:
-            asked = np.ones(len(values), dtype=np.bool_) if cell.shown is None else np.array(cell.shown.of(values)) != 0
+            shown = _known(cell.shown, values)
+            asked = np.ones(len(values), dtype=np.bool_) if shown is None else np.array(shown) != 0
             found = np.outer(found, asked).ravel()
     return found
 
@@ -156,12 +157,18 @@ def _columns(reading: Reading, group: _Group, read: _Read) -> list[Int64]:
 
 def _found(estimate: Estimate, group: _Group, candidates: Sequence[Sequence[str]]) -> Found:
     """An estimate over all versions of the claim, whose variances add up."""
-    listed = [w.of(c) if isinstance(w, Listed) else w for w, c in zip(estimate.weights, candidates, strict=True)]
+    listed = [_known(weights, values) for weights, values in zip(estimate.weights, candidates, strict=True)]
     parts = [_part(estimate, listed, cells, totals) for cells, totals in group.parts]
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.plus(part)
     return whole
+
+
+def _known(weights: Weights | None, candidates: Sequence[str]) -> decoded.Weights | None:
+    if isinstance(weights, Later):
+        raise MechanismError("weights that are not listed yet")
+    return weights.of(candidates) if isinstance(weights, Listed) else weights
 
 
 def _part(estimate: Estimate, listed: Sequence[decoded.Weights | None], cells: Sequence[Cell], totals: Sequence[Int64]) -> Found:
@@ -225,10 +232,11 @@ def _integers(cell: ReportCell, column: pa.ChunkedArray, candidates: Sequence[st
     return numbers
 
 
-def _candidates(cell: ReportCell, tables: Sequence[pa.Table]) -> Sequence[str]:
+def _candidates(reading: Reading, place: int, tables: Sequence[pa.Table]) -> Sequence[str]:
     """The candidates of a cell, in the order that numbers them."""
+    cell = reading.cells[place]
     if not isinstance(cell.values, int):
-        return cell.values
+        return cell.values if cell.values is not None else reading.named(place)
     listed: list[str] = tables[cell.values].column("v0").cast(pa.string()).to_pylist()
     most = max((claim.candidates or 0 for _, claim in cell.claims), default=0)
     if None in listed or len(set(listed)) != len(listed) or (most and len(listed) != most):

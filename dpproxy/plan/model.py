@@ -15,6 +15,7 @@ from dpproxy.privacy.measurement import Measurement
 from dpproxy.privacy.readings import Reading
 from dpproxy.sql.statements import Signal
 from dpproxy.table_terms import TableName
+from dpproxy.tree.measured import Weighing
 
 
 @dataclass(frozen=True)
@@ -149,4 +150,5 @@ class Plan:
     unshown: tuple[tuple[Unshown, ...], ...] = ()  # of each measurement
     readings: tuple[Reading, ...] = ()  # of reports, which cost nothing
     accounts: tuple[ReadingAccount, ...] = ()  # of readings
+    weighings: tuple[tuple[Weighing, ...], ...] = ()  # of each reading, what its weights are that are listed later
     rewritten: tuple[str, ...] = ()  # the rules (`plan.rewrite.rules`) that wrote the statement another way, in their order

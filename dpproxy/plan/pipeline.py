@@ -195,6 +195,7 @@ def _all_stages(statement: Statement, context: Context) -> Plan:
         unshown=tuple(c.unshown for c in registry.compiled),
         readings=readings,
         accounts=tuple(reading_account(drafted, context.policy) for drafted in registry.readings),
+        weighings=tuple(drafted.weighings for drafted in registry.readings),
         rewritten=rules,
     )
 

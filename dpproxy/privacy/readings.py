@@ -8,7 +8,7 @@ are frozen, and only a reading that the kernel has judged is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
@@ -35,7 +35,16 @@ class Listed:
         return frozenset((self.rest, *(weight for _, weight in self.named)))
 
 
-Weights = Literal["own"] | Listed
+@dataclass(frozen=True)
+class Later:
+    """Weights that are listed when the statement's parameters are known, as the plan's weighing of this `number` says; of a
+    condition they are 0 and 1."""
+
+    number: int
+    condition: bool
+
+
+Weights = Literal["own"] | Listed | Later
 """What a true value weighs: 1 where it is the candidate of the row, or as listed."""
 
 NO_ESTIMATE = -(2**62)
@@ -47,16 +56,16 @@ class ReportCell:
     """A column of reports: in the backend's result it has a number, and its name begins with r.
 
     `type`: PostgreSQL's, of the values that are shown. `claims`: how devices randomised, by the version of the claim. `values`:
-    the candidates as texts, or the number of the query that lists them. `grouped`: there is a row for each, but
-    for those that `shown` gives no weight.
+    the candidates as texts, the number of the query that lists them, or None: those that weights name. `grouped`: there is a row
+    for each, but for those that `shown` gives no weight.
     """
 
     label: str
     type: str
     claims: tuple[tuple[int, Claim], ...]
-    values: tuple[str, ...] | int
+    values: tuple[str, ...] | int | None
     grouped: bool
-    shown: Listed | None = None
+    shown: Listed | Later | None = None
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,8 @@ class Estimate:
     @property
     def counts(self) -> bool:
         """Tell whether it counts reports, each once or not at all."""
+        if any(isinstance(weights, Later) and not weights.condition for weights in self.weights):
+            return False
         return self.total == self.among and all(w.values <= {0, 1} for w in self.weights if isinstance(w, Listed))
 
 
@@ -120,6 +131,21 @@ class Reading:
     ends: tuple[Ends, ...] = ()
     spreads: tuple[int, ...] = ()
     verdict: Verdict | None = None
+
+    def settled(self, listed: Sequence[Listed]) -> Reading:
+        """Return the reading with the weights that were to be listed later."""
+
+        def known(weights: Weights | None) -> Weights | None:
+            return listed[weights.number] if isinstance(weights, Later) else weights
+
+        cells = tuple(replace(c, shown=listed[c.shown.number] if isinstance(c.shown, Later) else c.shown) for c in self.cells)
+        estimates = tuple(replace(e, weights=tuple(map(known, e.weights))) for e in self.estimates)
+        return replace(self, cells=cells, estimates=estimates)
+
+    def named(self, place: int) -> tuple[str, ...]:
+        """Return the values of a cell that weights tell from others."""
+        found = [estimate.weights[place] for estimate in self.estimates] + [self.cells[place].shown]
+        return tuple(dict.fromkeys(t for w in found if isinstance(w, Listed) for t, weight in w.named if weight != w.rest))
 
     @property
     def versions(self) -> tuple[int, ...]:

@@ -578,4 +578,15 @@ class CandidateList(Node):
     count: int
 
 
+@dataclass(frozen=True)
+class Weighing:
+    """What candidates weigh by an expression over their `column` and values that are known when the statement runs, times `unit`.
+    `candidates`: None where only those that are named differ from others."""
+
+    expr: Expr
+    column: Column
+    candidates: tuple[str, ...] | None
+    unit: int
+
+
 ReadingQuery = ReportGroups | CandidateList

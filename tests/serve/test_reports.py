@@ -5,12 +5,15 @@ Devices are invented by the exact probabilities of their claims, so that the tru
 
 from __future__ import annotations
 
+import asyncio
 import json
+import re
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import duckdb
 import numpy as np
 import psycopg
@@ -139,6 +142,9 @@ class Client:
     def ask(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql.encode()).fetchall()
 
+    def bound(self, sql: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql.encode(), values).fetchall()
+
     def refused(self, sql: str) -> psycopg.Error:
         with pytest.raises(psycopg.Error) as raised:
             self.ask(sql)
@@ -199,6 +205,38 @@ def test_a_condition_chooses_among_true_values(client: Client, devices: Devices)
     found = client.ask("SELECT emoji, count(*) FROM reports WHERE emoji IN ('e0', 'e3') GROUP BY emoji ORDER BY 1")
     assert [name for name, _ in found] == ["e0", "e3"]
     assert found[0][1] == pytest.approx((devices.emoji == 0).sum(), abs=400)
+
+
+PARAMETERS: tuple[tuple[str, tuple[Any, ...], str], ...] = (
+    ("SELECT count(*) FROM reports WHERE emoji = $1", ("e1",), "emoji = 'e1'"),
+    ("SELECT count(*) FROM reports WHERE emoji <> $1", ("e1",), "emoji <> 'e1'"),
+    (
+        "SELECT count(*) FROM reports WHERE emoji IN ($1, $2) AND price > $3",
+        ("e1", "e0", 4),
+        "emoji IN ('e0', 'e1') AND price > 4",
+    ),
+    ("SELECT count(*) FROM reports WHERE fruit = ANY($1)", (["pear", "plum"],), "fruit IN ('pear', 'plum')"),
+    ("SELECT count(*) FROM reports WHERE fruit <> ALL($1::text[])", ([],), "price >= 0"),
+    ("SELECT count(*) FROM reports WHERE age > $1", (60.0,), "age > 60"),
+    ("SELECT count(*) FROM reports WHERE fruit = (SELECT 'pe' || 'ar')", (), "fruit = 'pear'"),
+)
+"""Statements with parameters, their values, and what they say written out."""
+
+
+@pytest.mark.parametrize("number", range(len(PARAMETERS)))
+def test_parameters_are_compared_as_constants_are(client: Client, proxy: Proxy, number: int) -> None:
+    sql, values, condition = PARAMETERS[number]
+    written = client.ask(f"SELECT count(*) FROM reports WHERE {condition}")
+
+    async def fetched() -> list[tuple[Any, ...]]:
+        connection = await asyncpg.connect(host=proxy.host, port=proxy.port, user="ada", password="x", database="phones")
+        try:
+            return [tuple(row) for row in await connection.fetch(sql, *values)]
+        finally:
+            await connection.close()
+
+    assert asyncio.run(fetched()) == written
+    assert client.bound(re.sub(r"\$\d", "%s", sql), values) == written
 
 
 def test_plain_columns_are_told_as_they_are(client: Client) -> None:

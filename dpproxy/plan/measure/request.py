@@ -24,7 +24,7 @@ from dpproxy.privacy.readings import Reading
 from dpproxy.privacy.running_sums import Running
 from dpproxy.sql.types import INTEGERS, TIMES
 from dpproxy.tree.expr import Agg, Expr
-from dpproxy.tree.measured import ReadingQuery
+from dpproxy.tree.measured import ReadingQuery, Weighing
 from dpproxy.tree.relation import Reported, Rows
 
 # Which measurements are of sums over runs of groups, and get noise on those (`privacy.running_sums`)?
@@ -211,3 +211,4 @@ class Drafted:
     reading: Reading
     trees: tuple[ReadingQuery, ...]
     source: Reported
+    weighings: tuple[Weighing, ...] = ()

@@ -194,8 +194,9 @@ class Registry:
 
     def read(self, drafted: Drafted, keys: Sequence[str]) -> int:
         """Register a reading, whose released keys have these types; return its number. Raises Refusal."""
-        if drafted.reading in (known := [one.reading for one in self.readings]):
-            return known.index(drafted.reading)
+        known = [(one.reading, one.weighings) for one in self.readings]
+        if (drafted.reading, drafted.weighings) in known:
+            return known.index((drafted.reading, drafted.weighings))
         if len(self.readings) >= MAX_READINGS:
             told = f"statement needs more than {MAX_READINGS} readings of reports"
             raise Refusal(STATEMENT_TOO_COMPLEX, told, hint="Ask for fewer aggregates in one statement.")

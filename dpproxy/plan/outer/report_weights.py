@@ -15,8 +15,9 @@ from math import lcm
 from typing import Any
 
 from dpproxy.privacy.readings import Listed
-from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS
-from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, conjunction, conjuncts, walk
+from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, array_items
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, rebuilt, walk
+from dpproxy.tree.measured import Weighing
 
 Value = str | bool | Fraction | None
 
@@ -35,6 +36,48 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq, "<>": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _COMPUTED: dict[str, Callable[[Any, Any], Fraction]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def has_holes(expr: Expr) -> bool:
+    """Tell whether an expression has values that are known only when the statement runs."""
+    return any(isinstance(part, Hole) for part in walk(expr))
+
+
+def tried(expr: Expr) -> Expr:
+    """Return an expression with a value in each hole. Whether candidates can be weighed hardly depends on which."""
+    if isinstance(expr, Hole):
+        type_ = expr.type.removesuffix("[]")
+        return Lit(type_, "0" if type_ in NUMBERS else "false" if type_ == "bool" else _TRIED)
+    return rebuilt(expr, tried)
+
+
+def settled(weighing: Weighing, values: Sequence[str | None]) -> Listed:
+    """Return weights by the values of holes, in PostgreSQL's text form. Raises NotListed."""
+
+    def filled(expr: Expr) -> Expr:
+        if isinstance(expr, Hole):
+            return Lit(expr.type, values[expr.index])
+        if isinstance(expr, InList):
+            items = tuple(part for item in expr.items for part in _elements(item, values))
+            return InList(expr.type, filled(expr.arg), tuple(map(filled, items)), expr.negated)
+        return rebuilt(expr, filled)
+
+    found, unit = weights(filled(weighing.expr), weighing.column, weighing.candidates)
+    more = weighing.unit // unit
+    if more * unit != weighing.unit:
+        raise NotListed("a parameter in what is added up")
+    return Listed(tuple((text, weight * more) for text, weight in found.named), found.rest * more)
+
+
+def _elements(item: Expr, values: Sequence[str | None]) -> list[Expr]:
+    """The elements of an array that is a parameter. Of NULL there is one, which is unknown."""
+    if not isinstance(item, Hole) or not item.type.endswith("[]"):
+        return [item]
+    text = values[item.index]
+    return [Lit(item.type.removesuffix("[]"), part) for part in (array_items(text) if text is not None else [None])]
+
+
+_TRIED = "\x01"
 
 
 def weights(expr: Expr, column: Column, candidates: Sequence[str] | None) -> tuple[Listed, int]:

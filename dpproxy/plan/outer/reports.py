@@ -32,7 +32,7 @@ from dpproxy.plan.measure.request import Drafted
 from dpproxy.plan.measure.specs import Measured
 from dpproxy.plan.outer.measured_select import SelectRewriter
 from dpproxy.plan.outer.registry import Registry
-from dpproxy.plan.outer.report_weights import NotListed, weights, without_case
+from dpproxy.plan.outer.report_weights import NotListed, has_holes, tried, weights, without_case
 from dpproxy.plan.outer.select_keys import SelectKeys
 from dpproxy.plan.outer.staged_rows import array_source, with_columns
 from dpproxy.plan.properties.facts import facts
@@ -40,14 +40,14 @@ from dpproxy.plan.properties.null_padding import ignores_padding
 from dpproxy.policy.model import Randomised, ReleasedList, Value
 from dpproxy.privacy.measurement import Key
 from dpproxy.privacy.noise_error import each, normal_point
-from dpproxy.privacy.readings import NO_ESTIMATE, SPREAD, Ends, Estimate, Listed, Reading, ReportCell, Weights
+from dpproxy.privacy.readings import NO_ESTIMATE, SPREAD, Ends, Estimate, Later, Listed, Reading, ReportCell, Weights
 from dpproxy.sql.dialect import position
 from dpproxy.sql.grouping_sets import grouping_sets
 from dpproxy.sql.template import Template
 from dpproxy.sql.trees import is_aggregate
 from dpproxy.sql.types import INTEGERS, NUMBERS
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Ref, Relation, conjunction, conjuncts, references
-from dpproxy.tree.measured import CandidateList, ReadingQuery, ReportGroups, ReportTotal
+from dpproxy.tree.measured import CandidateList, ReadingQuery, ReportGroups, ReportTotal, Weighing
 from dpproxy.tree.relation import Filter, RandomisedColumn, Reported, Rows
 
 ESTIMATED = (Binary, Direct, Levels, Plane, Hashed, Hadamard)
@@ -91,6 +91,12 @@ class _Asked:
     totals: list[ReportTotal] = field(default_factory=list)
     estimates: list[Estimate] = field(default_factory=list)
     cells: list[RandomisedColumn] = field(default_factory=list)
+    weighings: list[Weighing] = field(default_factory=list)
+
+    def later(self, wanted: Weighing, *, condition: bool) -> Later:
+        if wanted not in self.weighings:
+            self.weighings.append(wanted)
+        return Later(self.weighings.index(wanted), condition)
 
     def total(self, wanted: ReportTotal) -> int:
         if wanted not in self.totals:
@@ -272,12 +278,12 @@ class ReportSelect(SelectRewriter):
         only = conjunction(tuple(mine))
         number = value if only is None else Case(value.type, ((only, value),), None)
         counted = Call("bool", "is_not_null", (number,))
-        chosen, unit = self._listed(number, column, node)
-        counting, _ = self._listed(counted, column, node)
+        unit = self._listed(value, column, node)[1]
+        chosen, counting = self._listed(number, column, node, unit)[0], self._listed(counted, column, node)[0]
         others = [c for c in listed if c not in mine]
         weighed = self._weights(others, {column: chosen})
         found = Estimate(label, among, among, among, weighed)
-        whole = set(counting.of(self._candidates(column) or ())) == {1}
+        whole = isinstance(counting, Listed) and set(counting.of(self._candidates(column) or ())) == {1}
         of = self._weights(others, {} if whole else {column: counting})
         return self._number(agg, found, replace(found, weights=of), Fraction(1, unit))
 
@@ -315,7 +321,7 @@ class ReportSelect(SelectRewriter):
         return reported.randomised(column.shown.name, use, "Split it: count(*) FILTER (WHERE a) + count(*) FILTER (WHERE b).", at)
 
     def _weights(
-        self, conditions: Sequence[Expr], known: dict[RandomisedColumn, Listed] | None = None
+        self, conditions: Sequence[Expr], known: dict[RandomisedColumn, Listed | Later] | None = None
     ) -> tuple[Weights | None, ...]:
         """What the candidates of each randomised column weigh. Of keys a condition says which are shown."""
         chosen: dict[int, Weights] = {self.asked.cell(column): listed for column, listed in (known or {}).items()}
@@ -338,9 +344,20 @@ class ReportSelect(SelectRewriter):
                 chosen[place] = "own"
         return tuple(chosen.get(place) for place in range(len(self.asked.cells)))
 
-    def _listed(self, expr: Expr, column: RandomisedColumn, node: exp.Expr) -> tuple[Listed, int]:
+    def _listed(
+        self, expr: Expr, column: RandomisedColumn, node: exp.Expr, unit: int | None = None
+    ) -> tuple[Listed | Later, int]:
+        """What candidates weigh by an expression, and what that is divided by: `unit`, where it is known."""
+        values, late = None if self._open(column) else self._candidates(column), has_holes(expr)
         try:
-            return weights(expr, column.shown, None if self._open(column) else self._candidates(column))
+            found, own = weights(tried(expr) if late else expr, column.shown, values)
+            if late and unit is None and own != 1:
+                raise NotListed("a number with parameters")
+            if late:
+                weighing = Weighing(expr, column.shown, values, unit or own)
+                return self.asked.later(weighing, condition=expr.type == "bool"), unit or own
+            more = (unit or own) // own
+            return Listed(tuple((text, weight * more) for text, weight in found.named), found.rest * more), unit or own
         except NotListed as why:
             at = reported.place(node, column.shown.name) or reported.place(self.select, column.shown.name)
             raise reported.randomised(column.shown.name, f"{why} is not estimated", COMPARE, at) from None
@@ -417,7 +434,7 @@ class ReportSelect(SelectRewriter):
             spelled, tuple(Key(label, key.type) for label, key in keys), cells, estimates, self.rules.at_least,
             tuple(Ends(i, self._failure(k)) for i, k in ends), tuple(sorted(self.interval_writer.deviations)),
         )  # fmt: skip
-        return Drafted(reading, (main, *trees), self.reports), ends
+        return Drafted(reading, (main, *trees), self.reports, tuple(asked.weighings)), ends
 
     def _cell(self, column: RandomisedColumn, trees: list[ReadingQuery]) -> ReportCell:
         known, shown = self._candidates(column), None
@@ -432,26 +449,21 @@ class ReportSelect(SelectRewriter):
         if whole is not None and grouped:
             shown, _ = self._listed(whole, column, self.select)
         listed = self._how[column].values
-        if self._open(column) and (not grouped or listed is None):
-            known = self._spelled_out(column, shown)
-        if known is None:
+        spelled_out = self._open(column) and (not grouped or (listed is None and self._names_all(mine, column)))
+        if known is None and not spelled_out:
             if not isinstance(listed, ReleasedList):
                 raise reported.randomised(
                     column.shown.name, "its values are not listed", "WHERE x IN ('a', 'b'), or a public table of them.",
                     reported.place(self.select, column.shown.name),
                 )  # fmt: skip
             trees.append(self._listing(listed))
-        values = known if known is not None else len(trees)
+        values = None if spelled_out else known if known is not None else len(trees)
         return ReportCell(column.shown.name, column.shown.type, self._how[column].claims, values, grouped, shown)
 
-    def _spelled_out(self, column: RandomisedColumn, shown: Listed | None) -> tuple[str, ...] | None:
-        """Of a column with values that nobody lists those that the statement names; None where it groups by others too."""
-        if self._is_grouped(column) and (shown is None or shown.rest):
-            return None
-        place = self.asked.cells.index(column)
-        asked = [e.weights[place] for e in self.asked.estimates if place < len(e.weights)]
-        named = [w if isinstance(w, Listed) else shown for w in asked]
-        return tuple(dict.fromkeys(t for one in named if one is not None for t, weight in one.named if weight != one.rest))
+    def _names_all(self, conditions: Sequence[Expr], column: RandomisedColumn) -> bool:
+        """Tell whether conditions name all values that are shown."""
+        whole = conjunction(tuple(conditions))
+        return whole is not None and not weights(tried(whole), column.shown, None)[0].rest
 
     def _listing(self, listed: ReleasedList) -> CandidateList:
         """The query that lists candidates of a public table, in the order of its key."""
