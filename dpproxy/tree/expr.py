@@ -12,7 +12,7 @@ from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
 
-from dpproxy.local.listed import Binary
+from dpproxy.local.listed import Binary, Direct
 from dpproxy.tree.interval import OPEN, Interval, Limited
 
 
@@ -56,6 +56,14 @@ Domain = ValuesDomain | SeriesDomain | TableDomain
 
 
 @dataclass(frozen=True)
+class Coin:
+    """How devices randomised a column of a unit's table; `values`: candidates as texts, as the claim numbers them."""
+
+    claim: Binary | Direct
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Column:
     """A column belongs to one relation.
 
@@ -85,7 +93,7 @@ class Column:
     zone: str = ""  # of a table's instants: whose clocks they are read by; empty for UTC
     exact: str = ""  # see `table_terms.same_kind`
     lasts: Interval = field(default=OPEN, compare=False)  # of a table's intervals: declared, in the seconds that they compare by
-    coin: Binary | None = field(default=None, compare=False)  # it holds reports of yes or no, of which estimates are made
+    coin: Coin | None = field(default=None, compare=False)  # it holds reports, of which estimates are made
     made: Expr | None = field(default=None, compare=False)  # what its value is in every row (`plan.properties.key_origins`)
 
     def __hash__(self) -> int:

@@ -35,7 +35,8 @@ tables:
       ill: {{ randomised: {{ by: rr, if_yes: 3/4, if_no: 1/4 }} }}
       away: {{ randomised: {{ by: rr, epsilon: 2 }} }}
       late: {{ randomised: {{ by: rr, if_yes: 4/5, if_no: 1/3 }} }}
-      food: {{ randomised: {{ by: krr, values: [meat, fish], epsilon: 2 }} }}
+      food: {{ randomised: {{ by: krr, values: [meat, fish, nuts, none], epsilon: 2 }} }}
+      mood: {{ randomised: {{ by: levels, range: [0, 10], epsilon: 2 }} }}
   visits:
     unit: respondent
     bounds: {{ rows_per_group: 2, groups: 1 }}
@@ -59,6 +60,8 @@ class People:
         self.cost = chance.integers(0, 10, count)
         self.late = chance.random(count) < 0.4
         self.told_late = chance.random(count) < np.where(self.late, 4 / 5, 1 / 3)
+        self.food, keep = chance.choice(4, count, p=[0.6, 0.1, 0.3, 0]), np.exp(2) / (3 + np.exp(2))
+        self.told_food = np.where(chance.random(count) < keep, self.food, (self.food + chance.integers(1, 4, count)) % 4)
         self.told = chance.random(count) < np.where(self.ill, 0.75, 0.25)
         self.told_away = chance.random(count) < np.where(self.away, AWAY, 1 - AWAY)
 
@@ -79,14 +82,15 @@ def folder(people: People, tmp_path_factory: pytest.TempPathFactory) -> Path:
             "ill": people.told,
             "away": people.told_away,
             "late": people.told_late,
+            "food": people.told_food,
         }
         owner.register("given", columns)
         owner.execute(
-            "CREATE TABLE answers (respondent int PRIMARY KEY, wave int, district text, cost int, ill bool, away bool, late bool, food text)"
+            "CREATE TABLE answers (respondent int PRIMARY KEY, wave int, district text, cost int, ill bool, away bool, late bool, food text, mood int)"
         )
         owner.execute(
             "INSERT INTO answers SELECT row_number() OVER (), wave, CASE WHEN north THEN 'north' ELSE 'south' END, cost, ill, away, late, "
-            "'meat' FROM given"
+            "(['meat', 'fish', 'nuts', 'none'])[food + 1], 0 FROM given"
         )
         owner.execute("CREATE TABLE visits AS SELECT i // 2 AS respondent, i % 2 = 0 AS ill FROM range(100) t(i)")
     (folder / "survey.yaml").write_text(POLICY.format(verifier=make_verifier("x"), waves=WAVES))
@@ -181,6 +185,14 @@ NUMBERS: dict[str, tuple[str, Callable[[People], float]]] = {
     "not by these": ("count(*) FILTER (WHERE late IS NOT TRUE)", lambda p: (~p.late).sum()),
     "nobody": ("count(*) FILTER (WHERE late AND NOT late)", lambda p: 0),
     "any": ("sum(CASE WHEN late THEN 2 ELSE 2 END)", lambda p: 2 * len(p.ill)),
+    "one of four values": ("count(*) FILTER (WHERE food = 'fish')", lambda p: (p.food == 1).sum()),
+    "two of them": (
+        "count(*) FILTER (WHERE food IN ('meat', 'nuts') AND cost > 4)",
+        lambda p: ((p.food % 2 == 0) & (p.cost > 4)).sum(),
+    ),
+    "all but one": ("sum(CASE WHEN food <> 'nuts' THEN 3 ELSE 1 END)", lambda p: (3 - 2 * (p.food == 2)).sum()),
+    "none of them": ("count(*) FILTER (WHERE food = 'fowl')", lambda p: 0),
+    "a number by one": ("sum(cost) FILTER (WHERE food = 'none')", lambda p: 0),
     "all": ("count(ill)", lambda p: len(p.ill)),
     "a quotient": ("sum(cost) FILTER (WHERE ill) * 1.0 / count(*) FILTER (WHERE ill)", lambda p: p.cost[p.ill].mean()),
 }
@@ -261,7 +273,9 @@ REFUSED = {
     "a computed column": "SELECT count(*) FROM (SELECT NOT ill AS well FROM answers) t WHERE well",
     "a join": "SELECT count(*) FROM answers a JOIN visits b ON a.ill = b.ill AND a.respondent = b.respondent",
     "several rows a person": "SELECT count(*) FROM visits WHERE ill",
-    "another mechanism": "SELECT count(*) FROM answers WHERE food = 'meat'",
+    "another mechanism": "SELECT count(*) FROM answers WHERE mood = 3",
+    "a key of four values": "SELECT food, count(*) FROM answers GROUP BY food",
+    "three weights": "SELECT sum(CASE food WHEN 'meat' THEN 1 WHEN 'fish' THEN 2 ELSE 3 END) FROM answers",
     "a window's error": "SELECT wave, dpproxy.low(sum(count(*) FILTER (WHERE ill)) OVER (ORDER BY wave)) FROM answers GROUP BY wave",
 }
 

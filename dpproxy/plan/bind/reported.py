@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.local.claims import Binary
+from dpproxy.local.claims import Binary, Direct
 from dpproxy.policy.model import Randomised
 from dpproxy.sql.dialect import ident, position
 from dpproxy.sql.nodes import every
-from dpproxy.tree.expr import Column, Expr, references
+from dpproxy.sql.types import INTEGERS, TEXTS
+from dpproxy.tree.expr import Coin, Column, Expr, references
 from dpproxy.tree.relation import Rows
 
 OUTSIDE = "Group by it, and compute around: SELECT f(x) FROM (SELECT x, count(*) AS n FROM ... GROUP BY x) t."
@@ -35,15 +36,22 @@ def randomised(name: str, use: str, hint: str = OUTSIDE, at: int | None = None) 
     return Refusal(FEATURE_NOT_SUPPORTED, f"`{name}` was randomised on devices: {use}", at, hint=hint)
 
 
-def coin(how: Randomised | None) -> Binary | None:
-    """Return the claim by which estimates are made of a column of a unit's table: yes or no, of one version."""
+def coin(how: Randomised | None, type_: str) -> Coin | None:
+    """Return how reports of a unit's table are estimated: those of yes or no and of few values, by one version of the claim."""
     claims = how.claims if how is not None else ()
-    return claim if len(claims) == 1 and isinstance(claim := claims[0][1], Binary) else None
+    if how is None or len(claims) != 1:
+        return None
+    claim, listed = claims[0][1], how.values
+    if isinstance(claim, Binary):
+        return Coin(claim, ("false", "true"))
+    if not isinstance(claim, Direct) or not isinstance(listed, tuple) or type_ not in (*TEXTS, *INTEGERS):
+        return None
+    return Coin(claim, tuple(map(str, listed)))
 
 
-def unestimated(how: Randomised) -> str:
+def unestimated(how: Randomised, type_: str) -> str:
     """Say why a column of a unit's table cannot be used as it is."""
-    if coin(how) is not None:
+    if coin(how, type_) is not None:
         return "randomised on devices"
     by = how.claims[-1][1].name if len(how.claims) == 1 else "several claims"
     return f"randomised on devices by {by}, of which no estimate is made in a table with a unit"

@@ -21,7 +21,8 @@ from math import lcm, sqrt
 from sqlglot import exp
 
 from dpproxy.errors import Refusal
-from dpproxy.local.claims import Binary
+from dpproxy.local.claims import Binary, Law
+from dpproxy.local.laws import direct_law
 from dpproxy.plan.bind import reported
 from dpproxy.plan.intervals import arithmetic
 from dpproxy.plan.intervals.arithmetic import Range
@@ -33,7 +34,7 @@ from dpproxy.plan.properties.grid import grid_of
 from dpproxy.plan.properties.required_bounds import bounded_argument
 from dpproxy.policy.report_columns import number_text
 from dpproxy.sql.types import decimal
-from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, Lit, Ref, conjunction, conjuncts, references
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, conjunction, conjuncts, references
 from dpproxy.tree.relation import Rows
 
 FINEST = 2**20
@@ -55,18 +56,19 @@ def concerns(agg: Agg, rows: Rows) -> bool:
 
 @dataclass(frozen=True)
 class _Weighed:
-    """What reports weigh: of yes, of no, in `parts` of one, and the claim. `before`: what a value of no weighs in truth, `gap`:
-    how much more one of yes does."""
+    """What reports weigh: those that satisfy `said`, and others. `law`: of true values and reports that do. `before`: what a true
+    value that does not weighs, `gap`: how much more one that does."""
 
     column: Column
-    claim: Binary
+    law: Law
+    said: Expr
     before: Fraction
     gap: Fraction
 
     @property
     def reports(self) -> tuple[int, int, int]:
         """What a report of yes and one of no weigh, in so many parts of one."""
-        law = self.claim.law
+        law = self.law
         found = [self.before + self.gap * weight for weight in (law.slope + law.offset, law.offset)]
         parts = min(lcm(*(weight.denominator for weight in found)), FINEST)
         yes, no = (round(weight * parts) for weight in found)
@@ -74,12 +76,11 @@ class _Weighed:
 
     def case(self, yes: Expr, no: Expr) -> Case:
         """A value by what was reported; NULL where nothing was."""
-        own = Ref("bool", self.column)
-        return Case(yes.type, ((own, yes), (Call("bool", "not", (own,)), no)), None)
+        return Case(yes.type, ((self.said, yes), (Call("bool", "not", (self.said,)), no)), None)
 
     def variance(self, estimate: str, reports: str, most: Fraction | None) -> str:
         """The variance that devices make of a sum, as SQL; `most`: what is weighed is that at most, and None where it is 1."""
-        law, scale = self.claim.law, self.gap * (most if most is not None else 1)
+        law, scale = self.law, self.gap * (most if most is not None else 1)
         if not scale:
             return "0.0"
         n = f"GREATEST({reports}, 1)"
@@ -93,10 +94,11 @@ class _Weighed:
     @property
     def told(self) -> str:
         """What EXPLAIN and the notice say of it."""
-        law = self.claim.law
+        assert self.column.coin is not None
+        law, claim = self.law, self.column.coin.claim
         spread = sqrt(float(max(law.per_report, law.per_report + law.per_holder))) * abs(float(self.gap))
         return (
-            f"{self.column.name} randomised on devices by {self.claim.name}, epsilon {number_text(self.claim.epsilon)}; "
+            f"{self.column.name} randomised on devices by {claim.name}, epsilon {number_text(claim.epsilon)}; "
             f"noise of devices sd {spread:.3g} x sqrt(reports)"
         )
 
@@ -154,7 +156,7 @@ def by_answers(agg: Agg, rows: Rows, column: Column, answer: str, label: str, no
         raise reported.randomised(column.name, use, INSTEAD, reported.place(node, column.name))
     _check_rows(rows, column, node)
     present = tuple(Call("bool", "is_not_null", (a,)) for a in agg.args if facts(a).nullable)
-    where, of = conjunction((*conjuncts(agg.where), *present)), _Weighed(column, column.coin, Fraction(0), Fraction(1))
+    where, of = conjunction((*conjuncts(agg.where), *present)), _weighed(Ref("bool", column), column)
     total, reports, part = _weights_of(of, where, label)
     yes = _both(of, part, None)
 
@@ -191,15 +193,27 @@ SPLIT_CONDITION = "Split it: count(*) FILTER (WHERE a) + count(*) FILTER (WHERE 
 
 
 def _weighed(expr: Expr, column: Column) -> _Weighed:
+    """What an expression makes of the reports of a column. Of k values out of many, each reported by p of those who have it and
+    by q of others, one is reported by p + (k - 1) q of those who have one, and by k q of others. Raises NotListed."""
     assert column.coin is not None
-    listed, unit = weights(expr, column, ("false", "true"))
-    no, yes = (Fraction(weight, unit) for weight in listed.of(("false", "true")))
-    return _Weighed(column, column.coin, no, yes - no)
+    coin, own = column.coin, Ref(column.type, column)
+    listed, unit = weights(expr, column, coin.values)
+    found = [Fraction(weight, unit) for weight in listed.of(coin.values)]
+    low, *high = sorted(set(found))
+    if isinstance(coin.claim, Binary):
+        return _Weighed(column, coin.claim.law, own, found[0], found[1] - found[0])
+    if len(high) > 1:
+        raise NotListed("a number with three values or more")
+    chosen = tuple(Lit(column.type, v) for v, weight in zip(coin.values, found, strict=True) if high and weight == high[0])
+    p, q, k = coin.claim.p, coin.claim.q, len(chosen)
+    law = direct_law(p + (k - 1) * q, k * q) if chosen else coin.claim.law
+    said = InList("bool", own, chosen) if chosen else Call("bool", "is_null", (own,))
+    return _Weighed(column, law, said, low, high[0] - low if high else Fraction(0))
 
 
 def _reports(of: _Weighed, where: Expr | None, label: str) -> BasisSpec:
     """How many reports there are: rows without one are not there."""
-    own = Ref("bool", of.column) if of.column.nullable else None
+    own = Ref(of.column.type, of.column) if of.column.nullable else None
     return BasisSpec("count", own, where, f"reports for {label}")
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.errors import INSUFFICIENT_PRIVILEGE, PROGRAM_LIMIT_EXCEEDED, Refusal
+from dpproxy.local.claims import Binary
 from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.expressions import ExprBinder
 from dpproxy.plan.bind.scope import Scope
@@ -56,6 +57,7 @@ def _ours(node: exp.Expr) -> bool:
 
 MAX_KEYS = 64  # of one query's groups: the widest dashboards have ten
 BOTH = "Count both: count(*) FILTER (WHERE x) AS yes, count(*) FILTER (WHERE NOT x) AS no."
+EACH = "Count each value: count(*) FILTER (WHERE x = 'a')."
 _NO_KEYS = (exp.Literal, exp.Star, exp.Null, exp.Boolean, exp.DataType, exp.Identifier)
 
 
@@ -76,7 +78,7 @@ class SelectKeys:
         if isinstance(node, exp.Literal) and node.is_string:
             return None
         bound = self._binder.bind(node, self._scope)
-        if isinstance(bound, Ref) and bound.column.coin is not None and self.answers in (None, bound.column):
+        if isinstance(bound, Ref) and self._answered(bound.column) and self.answers in (None, bound.column):
             self.answers = bound.column
             return None
         return self.index(bound, node)
@@ -93,7 +95,8 @@ class SelectKeys:
         if asked_for is not None:
             return asked_for
         for column in reported.coins(expr):
-            raise reported.randomised(column.name, "it is grouped by as it is, and by one such column", BOTH, position(node))
+            use = "of yes or no it is a key, as it is, and the only one of such"
+            raise reported.randomised(column.name, use, BOTH if self._answered(column) else EACH, position(node))
         known = facts(expr)
         if known.taint != Taint.NONE:
             raise self.identifying(expr, node)
@@ -130,6 +133,10 @@ class SelectKeys:
             return parse_expression(self.answer)
         at = self._request.key(bound)
         return None if at is None else self.column(at)
+
+    @staticmethod
+    def _answered(column: Column) -> bool:
+        return column.coin is not None and isinstance(column.coin.claim, Binary)
 
     @property
     def answer(self) -> str:
