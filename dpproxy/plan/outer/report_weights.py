@@ -14,6 +14,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Any
 
+from dpproxy.plan.outer.candidate_texts import FUNCTIONS, TextError, computed
 from dpproxy.privacy.readings import Listed
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, array_items
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, rebuilt, walk
@@ -153,6 +154,8 @@ def _cast(type_: str, value: Value) -> Value:
         if type_ in INTEGERS and number.denominator != 1:
             raise NotListed("a number that is rounded")
         return number
+    if type_ in TEXTS and isinstance(value, bool):
+        return "true" if value else "false"
     if value is None or (type_ in TEXTS and isinstance(value, str)) or (type_ == "bool" and isinstance(value, bool)):
         return value
     raise NotListed(f"a cast to {type_}")
@@ -178,7 +181,23 @@ def _called(op: str, values: list[Value], *, ordered: bool) -> Value:
         return _COMPARED[op](values[0], values[1])
     if op in _COMPUTED and all(isinstance(v, Fraction) for v in values):
         return _COMPUTED[op](values[0], values[1])
+    if op == "nullif":
+        return None if values[0] == values[1] else values[0]
+    if op in FUNCTIONS and ordered and isinstance(values[0], str):
+        return _of_text(op, values)
     raise NotListed(f"`{op}`")
+
+
+def _of_text(op: str, values: Sequence[Value]) -> Value:
+    """A function of a text: what it is of the texts that nobody lists is not known."""
+    given = [int(v) if isinstance(v, Fraction) and v.denominator == 1 else v for v in values]
+    if not all(isinstance(v, str | int) and not isinstance(v, bool) for v in given):
+        raise NotListed(f"`{op}`")
+    try:
+        found = computed(op, [v for v in given if isinstance(v, str | int)])
+    except TextError as why:
+        raise NotListed(str(why)) from None
+    return found if isinstance(found, str | bool) else Fraction(found)
 
 
 def without_case(agg: Agg) -> Agg:
