@@ -167,8 +167,8 @@ def _called(op: str, values: list[Value], *, ordered: bool) -> Value:
         return decisive if decisive in values else None if None in values else not decisive
     if op in ("is_null", "is_not_null"):
         return (values[0] is None) == (op == "is_null")
-    if op in ("is_true", "is_not_true", "is_false", "is_not_false"):
-        return (values[0] is ("true" in op)) == ("not" not in op)
+    if (word := op.removeprefix("is_").removeprefix("not_")) in ("true", "false"):
+        return (values[0] is (word == "true")) == ("not" not in op)
     if op in ("is_distinct", "is_not_distinct"):
         return (values[0] != values[1]) == (op == "is_distinct")
     if op == "coalesce":
