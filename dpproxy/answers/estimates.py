@@ -80,8 +80,7 @@ class Estimating:
         dataset = self._question.dataset
         values, literal = self._parts.bound(), self._parts.spelled
         try:
-            weighings = self._plan.weighings[index]
-            reading = self._plan.readings[index].settled([settled(one, values) for one in weighings])
+            reading = settled(self._plan.readings[index], self._plan.weighings[index], values)
             queries = [query.render(values, literal) for query in reading.queries]
         except NoLiteral as error:
             raise no_literal(error, self._plan.parameters) from None

@@ -73,7 +73,7 @@ class _Read:
 
     def __init__(self, reading: Reading, tables: Sequence[pa.Table]) -> None:
         self.reading, self.table = reading, tables[0]
-        self.candidates = [_candidates(reading, place, tables) for place in range(len(reading.cells))]
+        self.candidates = [_candidates(cell, tables) for cell in reading.cells]
         grouped = [len(c) for cell, c in zip(reading.cells, self.candidates, strict=True) if cell.grouped]
         self.rows = int(np.prod(grouped)) if grouped else 1
         self.shown = _shown_rows(reading, self.candidates)
@@ -232,11 +232,12 @@ def _integers(cell: ReportCell, column: pa.ChunkedArray, candidates: Sequence[st
     return numbers
 
 
-def _candidates(reading: Reading, place: int, tables: Sequence[pa.Table]) -> Sequence[str]:
+def _candidates(cell: ReportCell, tables: Sequence[pa.Table]) -> Sequence[str]:
     """The candidates of a cell, in the order that numbers them."""
-    cell = reading.cells[place]
+    if cell.values is None:
+        raise MechanismError("candidates that are not listed yet")
     if not isinstance(cell.values, int):
-        return cell.values if cell.values is not None else reading.named(place)
+        return cell.values
     listed: list[str] = tables[cell.values].column("v0").cast(pa.string()).to_pylist()
     most = max((claim.candidates or 0 for _, claim in cell.claims), default=0)
     if None in listed or len(set(listed)) != len(listed) or (most and len(listed) != most):

@@ -8,7 +8,7 @@ are frozen, and only a reading that the kernel has judged is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
@@ -56,8 +56,8 @@ class ReportCell:
     """A column of reports: in the backend's result it has a number, and its name begins with r.
 
     `type`: PostgreSQL's, of the values that are shown. `claims`: how devices randomised, by the version of the claim. `values`:
-    the candidates as texts, the number of the query that lists them, or None: those that weights name. `grouped`: there is a row
-    for each, but for those that `shown` gives no weight.
+    the candidates as texts, the number of the query that lists them, or None: those that weights name, when these are listed.
+    `grouped`: there is a row for each, but for those that `shown` gives no weight.
     """
 
     label: str
@@ -131,21 +131,6 @@ class Reading:
     ends: tuple[Ends, ...] = ()
     spreads: tuple[int, ...] = ()
     verdict: Verdict | None = None
-
-    def settled(self, listed: Sequence[Listed]) -> Reading:
-        """Return the reading with the weights that were to be listed later."""
-
-        def known(weights: Weights | None) -> Weights | None:
-            return listed[weights.number] if isinstance(weights, Later) else weights
-
-        cells = tuple(replace(c, shown=listed[c.shown.number] if isinstance(c.shown, Later) else c.shown) for c in self.cells)
-        estimates = tuple(replace(e, weights=tuple(map(known, e.weights))) for e in self.estimates)
-        return replace(self, cells=cells, estimates=estimates)
-
-    def named(self, place: int) -> tuple[str, ...]:
-        """Return the values of a cell that weights tell from others."""
-        found = [estimate.weights[place] for estimate in self.estimates] + [self.cells[place].shown]
-        return tuple(dict.fromkeys(t for w in found if isinstance(w, Listed) for t, weight in w.named if weight != w.rest))
 
     @property
     def versions(self) -> tuple[int, ...]:

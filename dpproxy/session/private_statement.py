@@ -191,8 +191,9 @@ def explained(statement: Statement) -> str | None:
 
 def check_withheld(plan: Plan, dataset: Dataset) -> None:
     """Raise Refusal where the facade would read a public table that is too large for it: it has no rows there."""
+    texts = "\n".join((plan.outer, *(given.sql for given in plan.inputs)))
     for table in dataset.withheld:
-        if re.search(rf'(?i)\b(from|join)\s+("?{re.escape(table.schema)}"?\.)?"?{re.escape(table.name)}"?(?![\w"])', plan.outer):
+        if re.search(rf'(?i)\b(from|join)\s+("?{re.escape(table.schema)}"?\.)?"?{re.escape(table.name)}"?(?![\w"])', texts):
             raise Refusal(
                 FEATURE_NOT_SUPPORTED,
                 f"public table `{table}` is too large to be read outside of a query over private tables",

@@ -21,6 +21,7 @@ from dpproxy.local.claims import Binary, Direct, Levels
 from dpproxy.mechanisms.noise import Exact
 from dpproxy.mechanisms.reports import estimates
 from dpproxy.plan.model import Plan
+from dpproxy.plan.outer.report_weights import settled
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Bounds, ColumnPolicy, Policy, Randomised, Reports, TablePolicy
@@ -125,7 +126,7 @@ def test_the_second_door_takes_what_engines_return(shop_catalog: Catalog, duckdb
         plan = planned(sql, shop_catalog, "duckdb")
         for reading in plan.readings:
             exact = Exact(tuple(duckdb_engine.shop(1).run(query.render([], literal)) for query in reading.queries))
-            released, told = estimates(reading, exact)
+            released, told = estimates(settled(reading, (), ()), exact)
             assert released.rows == len(released.values[0])
             assert told.reports + told.outside > 0
             assert len(plan.arrays) == len(released.keys) + len(released.values)

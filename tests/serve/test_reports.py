@@ -232,6 +232,10 @@ BY_CANDIDATE = {
     "length(fruit) = 4 AND ill": "fruit <> 'apple' AND ill",
     "fruit || '!' = 'pear!'": "fruit = 'pear'",
     "ill::text = 'true'": "ill",
+    "emoji IN (SELECT name FROM names WHERE id < 3)": "emoji IN ('e0', 'e1', 'e2')",
+    "emoji NOT IN (SELECT name FROM names WHERE id > 0)": "emoji = 'e0'",
+    "fruit IN (SELECT NULL::text UNION SELECT 'pear' WHERE false)": "fruit = NULL",
+    "fruit IN (SELECT f FROM (SELECT fruit f, count(*) n FROM reports GROUP BY 1) t WHERE n > 4000)": "fruit = 'apple'",
 }
 """Conditions that are true of some candidates, and what they are written out."""
 
@@ -345,6 +349,7 @@ REFUSED = {
     "SELECT count(*) FROM reports WHERE ill OR region = 'north'": "one such column",
     "SELECT count(*) FROM reports WHERE emoji LIKE 'e1%'": "not estimated",
     "SELECT count(*) FROM reports WHERE fruit < 'b'": "not estimated",
+    "SELECT count(*) FROM reports r WHERE fruit IN (SELECT name FROM names n WHERE n.name = r.region)": "not estimated",
     "SELECT count(*) FROM names WHERE name IN (SELECT fruit FROM reports)": "`fruit` was randomised",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age) FROM reports": "percentile_cont()",
     "SELECT region, fruit, count(*) FROM reports GROUP BY CUBE (1, 2)": "grouping sets",

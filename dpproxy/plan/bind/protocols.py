@@ -70,6 +70,10 @@ class Measurer(Protocol):
         """Stage a released scalar subquery below a measurement: the facade evaluates it first, then it is a constant."""
         ...
 
+    def values(self, released: ReleasedResult, env: Env) -> Expr:
+        """Stage the texts of one released column: the facade lists them first, then they are an array."""
+        ...
+
     def rows(self, item: Item, released: exp.Expr, env: Env) -> Item:
         """Stage released rows that are joined with private ones: the facade computes them first, then they are constants."""
         ...

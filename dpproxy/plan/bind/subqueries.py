@@ -42,6 +42,7 @@ from dpproxy.tree.expr import (
     Exists,
     Expr,
     Hole,
+    InList,
     InQuery,
     Lit,
     Ref,
@@ -188,6 +189,9 @@ class Subqueries:
 
     def in_subquery(self, args: tuple[Expr, ...], query: exp.Expr, negated: bool, scope: Scope) -> Expr:
         query = as_rows(query)
+        listed = self._listed_in(args, query)
+        if listed is not None:
+            return InList("bool", args[0], (listed,), negated)
         result = self.queries.bind(copied(query), self.env, scope, want_rows=True)
         if isinstance(result, ReleasedResult):
             result = self._released_in(query)
@@ -216,6 +220,21 @@ class Subqueries:
         # NULL is neither in a list nor not in it; beside the unit's id it would be found missing
         missing = Call("bool", "is_null", (Ref(fixing.type, fixing),))
         return Case("bool", ((missing, Lit("bool", None)),), found)
+
+    def _listed_in(self, args: tuple[Expr, ...], query: exp.Expr) -> Expr | None:
+        """The values of a public or released query that a column of reports is compared with: no row is read by these. None for
+        anything else."""
+        whose = self.rows.reports if self.rows is not None else None
+        if (
+            whose is None
+            or len(args) != 1
+            or args[0].type not in TEXTS
+            or not whose.named(args[0])
+            or self._refers(copied(query))
+        ):
+            return None
+        result = self.queries.bind(copied(query), self.env)
+        return self.queries.measurer.values(result, self.env) if isinstance(result, ReleasedResult) else None
 
     def _released_in(self, query: exp.Expr) -> RowsResult:
         """`x IN (released query)`: the facade computes its rows first."""

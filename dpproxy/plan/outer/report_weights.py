@@ -15,7 +15,7 @@ from math import lcm
 from typing import Any
 
 from dpproxy.plan.outer.candidate_texts import FUNCTIONS, TextError, computed
-from dpproxy.privacy.readings import Listed
+from dpproxy.privacy.readings import Later, Listed, Reading, ReportCell, Weights
 from dpproxy.sql.types import INTEGERS, NUMBERS, TEXTS, array_items
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, Hole, InList, Lit, Ref, conjunction, conjuncts, rebuilt, walk
 from dpproxy.tree.measured import Weighing
@@ -52,7 +52,25 @@ def tried(expr: Expr) -> Expr:
     return rebuilt(expr, tried)
 
 
-def settled(weighing: Weighing, values: Sequence[str | None]) -> Listed:
+def settled(reading: Reading, weighings: Sequence[Weighing], values: Sequence[str | None]) -> Reading:
+    """Return a reading with all weights and candidates listed, by the values of holes in PostgreSQL's text form. Raises
+    NotListed, and ValueError for a value that is not its type's."""
+    listed = [_filled_in(weighing, values) for weighing in weighings]
+
+    def known(weights: Weights | None) -> Weights | None:
+        return listed[weights.number] if isinstance(weights, Later) else weights
+
+    estimates = tuple(replace(e, weights=tuple(map(known, e.weights))) for e in reading.estimates)
+    cells = list[ReportCell]()
+    for place, cell in enumerate(reading.cells):
+        shown = listed[cell.shown.number] if isinstance(cell.shown, Later) else cell.shown
+        named = [w for w in (*(e.weights[place] for e in estimates), shown) if isinstance(w, Listed)]
+        texts = tuple(dict.fromkeys(text for w in named for text, weight in w.named if weight != w.rest))
+        cells.append(replace(cell, shown=shown, values=texts if cell.values is None else cell.values))
+    return replace(reading, cells=tuple(cells), estimates=estimates)
+
+
+def _filled_in(weighing: Weighing, values: Sequence[str | None]) -> Listed:
     """Return weights by the values of holes, in PostgreSQL's text form. Raises NotListed."""
 
     def filled(expr: Expr) -> Expr:

@@ -53,6 +53,11 @@ class Stager:
         hole = self.registry.input(f"(SELECT ({self._text(released.tree, ctes)})::{wire_type(type_)})", type_)
         return replace(hole, bound=bounds[0]) if len(bounds) == 1 else hole
 
+    def values(self, released: ReleasedResult, env: Env) -> Expr:
+        """Stage the texts of one released column: the facade lists them first, then they are an array."""
+        text = self._text(released.tree, self._released_trees(env))
+        return self.registry.input(f"ARRAY(SELECT c::text FROM ({text}) AS dpproxy_listed(c))", "text[]")
+
     def _text(self, tree: exp.Expr, ctes: Mapping[str, exp.Expr]) -> str:
         """A query as the facade evaluates it. Of noisy numbers no division fails; of public rows it does as in PostgreSQL."""
         sql = _with_ctes(tree, ctes)
