@@ -266,6 +266,8 @@ class DuckDB(DuckDBOperations):
 
     def series(self, lo: int, hi: int, kind: str) -> str:
         numbers = f"range({lo}, {hi + 1}) AS s(n)"
+        if hi == INT64:  # what follows it is no BIGINT
+            numbers = f"generate_series(CAST({lo} AS BIGINT), CAST({hi} AS BIGINT)) AS s(n)"
         if kind == "int":
             return f"(SELECT n AS v FROM {numbers})"
         if kind == "day":

@@ -278,6 +278,8 @@ class Spark(SparkOperations):
 
     def series(self, lo: int, hi: int, kind: str) -> str:
         numbered = f"range({lo}, {hi + 1}) AS s"
+        if hi == 2**63 - 1:  # what follows it is no BIGINT
+            numbered = f"(SELECT id FROM range({lo}, {hi}) UNION ALL SELECT {hi}L) AS s"
         if kind == "int":
             return f"(SELECT id AS v FROM {numbered})"
         if kind == "day":

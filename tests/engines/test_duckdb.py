@@ -151,3 +151,11 @@ def test_other_choices_are_spelled_as_they_are() -> None:
         Case("bpchar", ((replace(listed, arg=ref("bpchar")[0]), ref("bpchar")[0]),), None),
     ]
     assert not any("ENUM" in DuckDB().case(expr, names) for expr in others)
+
+
+@pytest.mark.parametrize("ends", [(2**63 - 1, 2**63 - 1), (2**63 - 3, 2**63 - 1), (-(2**63), 2 - 2**63), (-1, 1)])
+def test_series_reach_the_ends_of_whole_numbers(database: duckdb.DuckDBPyConnection, ends: tuple[int, int]) -> None:
+    """A list that ended with the last BIGINT was no query: it failed after its charge, whatever the data were."""
+    low, high = ends
+    rows = database.execute(f"SELECT v FROM {DuckDB().series(low, high, 'int')} AS s ORDER BY v").fetchall()
+    assert [row[0] for row in rows] == list(range(low, high + 1))
