@@ -230,6 +230,8 @@ class Parts:
             return domain
         if domain.kind != "int":
             step = self._step(column, [key for _, key in group.keys], conditions, together)
+            if step == "hour" and column.type == "date":
+                step = "day"  # moments are not of its type: `date - 1` of one fails
             if step == "hour":
                 return clipped(cells.series(domain, step), column, conditions)
             return cells.series(clipped(domain, column, conditions), step)

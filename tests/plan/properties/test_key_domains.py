@@ -64,6 +64,12 @@ def test_random_keys_by_the_thousand(seed: int, cover: Cover, shop_catalog: Cata
     judged(cover, shop_catalog, _random(100 + seed, 1000))
 
 
+def test_hours_of_a_date_are_listed_as_days(cover: Cover, shop_catalog: Catalog) -> None:
+    """A series of moments in a date's place made `due - 1` no expression of the engine's: charged, and never answered."""
+    key = "extract(minute FROM date_bin('6 hours', due::timestamp, TIMESTAMP '2023-12-31 12:00:00'))::int IS DISTINCT FROM 4"
+    assert judged(cover, shop_catalog, [((f"({key})",), "due - 1 < DATE '2024-01-20'", True)]) == 1
+
+
 def test_codes_without_a_count() -> None:
     """What prints more than is known here has no count, whatever else is printed beside it."""
     column = Column(1, "ts", "timestamp")
