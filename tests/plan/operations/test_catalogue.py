@@ -181,8 +181,9 @@ OWN = (
     "kernel/kinds.py",
     "plan/bind/conditions.py",
     "plan/bind/special_forms.py",
+    "plan/outer/candidate_texts.py",
 )
-"""The catalogue, the builders of SQL's functions and forms, the kernel's own list."""
+"""The catalogue, the builders of SQL's functions and forms, the kernel's own list, the values of candidates' texts."""
 UNMISTAKABLE = [
     "is_not_false",
     "bitand",
