@@ -25,21 +25,20 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from dpproxy.answers import public_tables
 from dpproxy.answers.answer_parts import FEW, AnswerParts, Source
 from dpproxy.answers.charge_round import FAILED, Asking, Round, Work, remembered, verdict
 from dpproxy.answers.dataset import LOST, AnswerEntry, Asker, Dataset
-from dpproxy.answers.estimates import Estimating
+from dpproxy.answers.estimates import Estimating, engine_place
 from dpproxy.answers.public_tables import named_tables
 from dpproxy.answers.question import Question, Rehearse
 from dpproxy.answers.standings import AppliedBudget, left, standings
 from dpproxy.answers.statement_end import Grid, incident, internal
-from dpproxy.answers.table_standing import NOT_THERE
 from dpproxy.answers.unusable_values import no_literal
-from dpproxy.backends.base import BackendError, Locked, Runner, Unreadable, in_measuring_thread
+from dpproxy.backends.base import Runner, in_measuring_thread
 from dpproxy.errors import CANNOT_CONNECT_NOW, LOCK_NOT_AVAILABLE, Refusal
 from dpproxy.ledger.ledger import Standing, amounts
 from dpproxy.mechanisms.noise import Int64
@@ -313,15 +312,8 @@ class Answering:
     async def _take_place(self) -> None:
         """Raises Refusal when there is none, or no engine."""
         dataset = self._question.dataset
-        await self._engine.enter_async_context(dataset.seats.taken(self._question.asker.role.name))
         tables = named_tables(dataset.policy, dataset.catalog, self._plan.measurements)
-        try:
-            self._runner = await self._engine.enter_async_context(dataset.backend.snapshot(tables))
-        except BackendError as error:
-            incident(error, statement=self._question.statement)
-            raise replace(
-                LOADING if isinstance(error, Locked) else NOT_THERE if isinstance(error, Unreadable) else NO_ENGINE
-            ) from None
+        self._runner = await engine_place(self._question, tables, self._engine, NO_ENGINE, LOADING)
 
     async def _told(self, charged: Loss) -> Told:
         q, parts = self._question, self._parts

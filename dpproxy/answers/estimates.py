@@ -7,6 +7,7 @@ it. What was estimated of one epoch of the data is kept in memory, for speed alo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from dpproxy.mechanisms.reports import Told, estimates
 from dpproxy.plan.model import ReadingAccount
 from dpproxy.plan.outer.report_weights import NotListed, settled
 from dpproxy.plan.report.readings import notice
+from dpproxy.policy.catalog import CatalogTable
 from dpproxy.privacy.readings import Reading
 from dpproxy.sql.template import NoLiteral
 
@@ -42,6 +44,22 @@ NOT_WEIGHED = Refusal(
     hint="Nothing was charged. Compare with a value of the column's type: x = $1.",
 )  # fmt: skip
 UNREAD = Refusal(INTERNAL_ERROR, "the reports cannot be read", hint="Nothing was charged. The reason is in the proxy's log only.")
+
+
+async def engine_place(
+    question: Question, tables: Sequence[CatalogTable], engine: AsyncExitStack, unreachable: Refusal, loading: Refusal
+) -> Runner:
+    """Take a place on the engine, which the stack `engine` gives back, and a snapshot of tables. Raises Refusal when there is no
+    place, or no engine."""
+    dataset = question.dataset
+    await engine.enter_async_context(dataset.seats.taken(question.asker.role.name))
+    try:
+        return await engine.enter_async_context(dataset.backend.snapshot(tables))
+    except BackendError as error:
+        incident(error, statement=question.statement)
+        raise replace(
+            loading if isinstance(error, Locked) else NOT_THERE if isinstance(error, Unreadable) else unreachable
+        ) from None
 
 
 class Estimating:
@@ -64,19 +82,19 @@ class Estimating:
             return
         q = self._question
         await public_tables.check(q.dataset, self._plan.readings)
-        read = [table.name for table in named_tables(q.dataset.policy, q.dataset.catalog, self._plan.readings)]
-        await q.ending.race(q.dataset.access.check(read))
+        tables = named_tables(q.dataset.policy, q.dataset.catalog, self._plan.readings)
+        await q.ending.race(q.dataset.access.check([table.name for table in tables]))
         self._runner = None
         async with AsyncExitStack() as self._engine:
             while waiting := self._parts.unread():
                 for index in waiting:
-                    released, told = await q.ending.race(self._read(index))
+                    released, told = await q.ending.race(self._read(index, tables))
                     await self._parts.show_reading(index, released)
                     self._said += notice(self._plan.accounts[index], told.reports, told.outside, _named(told), released.rows)
                     self._log(self._plan.accounts[index], released)
                 await self._parts.evaluate_ready()
 
-    async def _read(self, index: int) -> tuple[Released, Told]:
+    async def _read(self, index: int, tables: Sequence[CatalogTable]) -> tuple[Released, Told]:
         dataset = self._question.dataset
         values, literal = self._parts.bound(), self._parts.spelled
         try:
@@ -91,7 +109,7 @@ class Estimating:
         if known is not None:
             return known
         if self._runner is None:
-            self._runner = await self._place()
+            self._runner = await engine_place(self._question, tables, self._engine, NO_ENGINE, LOADING)
         try:
             exact = await self._runner.run(queries)
             found = await in_measuring_thread(lambda: estimates(reading, exact))
@@ -107,19 +125,6 @@ class Estimating:
         if reuse is None or reuse.max_age is not None or lookup.epoch is None or self._question.mode == "off":
             return None
         return lookup.epoch, tuple(queries), reading
-
-    async def _place(self) -> Runner:
-        """Raises Refusal when there is none, or no engine."""
-        dataset = self._question.dataset
-        await self._engine.enter_async_context(dataset.seats.taken(self._question.asker.role.name))
-        tables = named_tables(dataset.policy, dataset.catalog, self._plan.readings)
-        try:
-            return await self._engine.enter_async_context(dataset.backend.snapshot(tables))
-        except BackendError as error:
-            incident(error, statement=self._question.statement)
-            raise replace(
-                LOADING if isinstance(error, Locked) else NOT_THERE if isinstance(error, Unreadable) else NO_ENGINE
-            ) from None
 
     def _log(self, account: ReadingAccount, released: Released) -> None:
         q = self._question
