@@ -49,7 +49,7 @@ def estimates(reading: Reading, exact: Exact) -> tuple[Released, Told]:
     if len(tables) != len(reading.queries):
         raise MechanismError("the backend's answer has another number of tables than the plan")
     read = _Read(reading, tables)
-    kept = [group for group in read.groups() if group.reports >= reading.at_least]
+    kept = [group for group in read.groups if group.reports >= reading.at_least]
     columns = [_columns(reading, group, read) for group in kept]
     keys = tuple(_repeated(read.table.column(f"k{i}"), kept, int(read.shown.sum())) for i in range(len(reading.keys)))
     keys += tuple(_candidate_keys(reading, read, len(kept)))
@@ -86,6 +86,7 @@ class _Read:
         self.codes, self.firsts = _plain_groups(
             [self.table.column(f"k{i}") for i in range(len(reading.keys))], self.table.num_rows
         )
+        self.groups = tuple(self._groups())
 
     def _usable(self) -> npt.NDArray[np.bool_]:
         """Rows whose report some device could have sent."""
@@ -98,7 +99,7 @@ class _Read:
             found &= known
         return found
 
-    def groups(self) -> Iterator[_Group]:
+    def _groups(self) -> Iterator[_Group]:
         """All plain groups, in the order of their keys' numbers."""
         order = np.argsort(self.codes, kind="stable")
         ends = np.searchsorted(self.codes[order], np.arange(len(self.firsts) + 1))
@@ -119,7 +120,7 @@ class _Read:
     def told(self) -> Told:
         reports = int(self.totals[0][self.usable].sum())
         names = [self.table.column(f"k{i}") for i in range(len(self.reading.keys))]
-        small = [g.first for g in self.groups() if g.reports < self.reading.at_least]
+        small = [g.first for g in self.groups if g.reports < self.reading.at_least]
         hidden = tuple(_array(column.take(pa.array(small[:MOST_NAMED], pa.int64()))) for column in names)
         return Told(reports, int(self.totals[0].sum()) - reports, hidden, len(small))
 
@@ -219,16 +220,10 @@ def _integers(cell: ReportCell, column: pa.ChunkedArray, candidates: Sequence[st
     """Reports as decoders take them; -1 for what is none."""
     form = {claim.space.form for _, claim in cell.claims}
     if form == {"value"}:
-        found = pc.index_in(column.cast(pa.string()), pa.array(candidates, pa.string()))
-    elif form == {"boolean"} or form == {"integer"}:
-        found = column
-    else:
+        column = pc.index_in(column.cast(pa.string()), pa.array(candidates, pa.string()))
+    elif form not in ({"boolean"}, {"integer"}):
         raise MechanismError("reports in a form that is not read")
-    numbers: Int64 = (
-        pc.fill_null(found.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
-        if isinstance(found, pa.Array)
-        else (pc.fill_null(found.cast(pa.int64()), -1).to_numpy())
-    )
+    numbers: Int64 = np.asarray(pc.fill_null(column.cast(pa.int64()), -1))
     return numbers
 
 
