@@ -44,6 +44,15 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
+def settle(path: Path) -> None:
+    """Put a file on the disk, or which names a folder has. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 # A small file that is there whole or not at all, and that its owner alone reads.
 #
 # Knows: files. Must not know: what they hold. It is written beside its place, under a name that begins with a dot, and is on

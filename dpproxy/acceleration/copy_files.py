@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from dpproxy.errors import OperatorError
-from dpproxy.private_files import write_whole
+from dpproxy.private_files import settle, write_whole
 
 FORMAT: Final = 1
 """Of what is in a copy, and how it is kept. Another number: copies of before are made anew."""
@@ -185,9 +185,9 @@ class CopyFolder:
         """Make a copy of what was made under its unfinished name. Raises OSError."""
         key = manifest.key
         os.rename(self.unfinished(key), self.database(key))
-        _to_disk(self.path)
+        settle(self.path)
         write_whole(self.path / f"{key}{MANIFEST}", json.dumps(asdict(manifest)).encode(), replace=True)
-        _to_disk(self.path)
+        settle(self.path)
 
     def remove(self, but: str | None = None, *, spilled: bool = True) -> int:
         """Remove all copies but one, and whatever was left half made; return how many copies. For who has the lock. Who has one
@@ -256,11 +256,3 @@ def _size(path: Path) -> int:
     except OSError:
         return 0
     return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-
-def _to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

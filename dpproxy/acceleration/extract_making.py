@@ -39,7 +39,7 @@ from dpproxy.backends import postgres_catalog
 from dpproxy.backends.base import BackendError
 from dpproxy.backends.duckdb import LOCKED_DOWN, backend_error, set_for_measuring
 from dpproxy.backends.duckdb_catalog import fetched
-from dpproxy.backends.postgres import CONNECT_TIMEOUT, RESTRICTED, SESSION, UNQUALIFIED, Isolation, number
+from dpproxy.backends.postgres import CONNECT_TIMEOUT, SESSION, Isolation, number, own_query
 from dpproxy.backends.postgres import backend_error as server_error
 from dpproxy.backends.postgres_snapshot import FORMAT, NULL, Locks, Moved, planned, read_csv, whole
 from dpproxy.policy.joined_keys import stored
@@ -184,7 +184,7 @@ async def _epoch(connection: asyncpg.Connection, job: ExtractJob) -> str:
 
 
 def _locks(job: ExtractJob) -> Locks:
-    epoch = (UNQUALIFIED, *planned([job.query]).statements, RESTRICTED) if job.query is not None else ()
+    epoch = own_query(job.query).statements if job.query is not None else ()
     return Locks((*planned([table.query for table in job.tables]).statements, *epoch))
 
 

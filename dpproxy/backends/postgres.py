@@ -185,8 +185,7 @@ class Postgres:
         return await self._run(counts, planned(checks), self._aside if aside else None)
 
     async def number(self, query: str) -> int:
-        locks = Locks((UNQUALIFIED, *planned([query]).statements, RESTRICTED))
-        return await self._run(lambda connection: number(connection, query), locks)
+        return await self._run(lambda connection: number(connection, query), own_query(query))
 
     async def close(self) -> None:
         """Interrupt what runs, then close the connections."""
@@ -339,6 +338,11 @@ def _tables(queries: Sequence[str]) -> Work[tuple[pa.Table, ...]]:
 
 def _exact(found: tuple[pa.Table, ...]) -> Exact:
     return Exact(told_equal(found) if len(found) > 1 else found)
+
+
+def own_query(query: str) -> Locks:
+    """Return statements that lock what a policy's own query reads."""
+    return Locks((UNQUALIFIED, *planned([query]).statements, RESTRICTED))
 
 
 async def number(connection: asyncpg.Connection, query: str) -> int:

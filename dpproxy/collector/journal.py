@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpproxy.errors import OperatorError
-from dpproxy.private_files import private_folder, write_whole
+from dpproxy.private_files import private_folder, settle, write_whole
 
 SEGMENT_BYTES: Final = 64 << 20
 SEGMENT_SECONDS: Final = 3600.0
@@ -183,15 +183,6 @@ def seal(path: Path) -> Path | None:
     path.rename(target)
     settle(path.parent)
     return target
-
-
-def settle(folder: Path) -> None:
-    """Put on the disk which names a folder has. Raises OSError."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class Writer:

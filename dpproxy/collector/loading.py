@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from dpproxy.collect.questions import DAY
-from dpproxy.collector.journal import Batch, Segment, State, settle
+from dpproxy.collector.journal import Batch, Segment, State
 from dpproxy.collector.tables import ReportTable
 from dpproxy.errors import OperatorError
-from dpproxy.private_files import private_file
+from dpproxy.private_files import private_file, settle
 
 KEPT_SECONDS: Final = 48 * 3600
 """For which the names of batches are kept. Devices send none again after 40 hours."""

@@ -12,10 +12,11 @@ from typing import Any
 
 import duckdb
 
-from dpproxy.collector.stores import quoted, schema_of, table_sql
+from dpproxy.collector.stores import schema_of, table_sql
 from dpproxy.collector.tables import Lists, ReportTable, released_lists, tables_of
 from dpproxy.errors import OperatorError
 from dpproxy.policy.model import DuckDBBackend, Policy, PostgresBackend, ReleasedList
+from dpproxy.policy.names import quote_name
 from dpproxy.postgres_connections import FAILURES, connect
 
 
@@ -47,7 +48,7 @@ def read_lists(policy: Policy) -> Lists:
 
 
 def _query(each: ReleasedList, table: str, order: str) -> str:
-    return f"SELECT {quoted(each.column)} FROM {table} ORDER BY {order} LIMIT {each.count}"
+    return f"SELECT {quote_name(each.column)} FROM {table} ORDER BY {order} LIMIT {each.count}"
 
 
 def _of_duckdb(path: str, each: ReleasedList) -> list[str]:
@@ -55,7 +56,7 @@ def _of_duckdb(path: str, each: ReleasedList) -> list[str]:
     try:
         with duckdb.connect(Path(path), read_only=True) as connection:
             order = [each.order] if each.order else _duckdb_key(connection, schema, each.table.name)
-            table = f"{quoted(schema)}.{quoted(each.table.name)}"
+            table = f"{quote_name(schema)}.{quote_name(each.table.name)}"
             rows = connection.execute(_query(each, table, _ordered(each, order))).fetchall()
     except duckdb.Error as error:
         raise ListError(f"{each.table} cannot be read: {error}") from error
@@ -100,4 +101,4 @@ def _ordered(each: ReleasedList, columns: list[str]) -> str:
         raise ListError(
             f"{each.table} is not there, or has no primary key: with `order` the policy says how its values are numbered"
         )
-    return ", ".join(map(quoted, columns))
+    return ", ".join(map(quote_name, columns))

@@ -24,10 +24,11 @@ import duckdb
 import pyarrow as pa
 
 from dpproxy.collect.questions import DAY
-from dpproxy.collector.journal import settle
 from dpproxy.collector.loading import COUNT, Load, Row, Rows, StoreError
 from dpproxy.collector.tables import ReportTable
+from dpproxy.policy.names import quote_name
 from dpproxy.postgres_connections import FAILURES, connect
+from dpproxy.private_files import settle
 from dpproxy.table_terms import TableName
 
 LOADS: Final = "dpproxy_loads"
@@ -37,13 +38,8 @@ _MAKE_LOADS: Final = (
 _INCOMING: Final = "dpproxy_incoming"
 
 
-def quoted(name: str) -> str:
-    """Return a name as SQL has it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def table_sql(name: TableName) -> str:
-    return f"{quoted(name.schema)}.{quoted(name.name)}"
+    return f"{quote_name(name.schema)}.{quote_name(name.name)}"
 
 
 def _text(value: object) -> str:
@@ -60,9 +56,9 @@ def _old_days(table: ReportTable, today: dt.date) -> dt.date | None:
 def _merge(rows: Rows) -> tuple[str, str]:
     """Statements that add incoming cells to those that are there."""
     target, keys = table_sql(rows.table.name), rows.columns[:-1]
-    same = " AND ".join(f"t.{quoted(key)} IS NOT DISTINCT FROM i.{quoted(key)}" for key in keys)
-    columns = ", ".join(map(quoted, rows.columns))
-    count = quoted(COUNT)
+    same = " AND ".join(f"t.{quote_name(key)} IS NOT DISTINCT FROM i.{quote_name(key)}" for key in keys)
+    columns = ", ".join(map(quote_name, rows.columns))
+    count = quote_name(COUNT)
     return (
         f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {_INCOMING} i"
         f" WHERE NOT EXISTS (SELECT 1 FROM {target} t WHERE {same})",
@@ -122,7 +118,7 @@ class PostgresStore:
             else:
                 await _copy(connection, name.name, name.schema, rows)
             if first := _old_days(rows.table, self._today()):
-                await connection.execute(f"DELETE FROM {table_sql(name)} WHERE {quoted(DAY)} < $1", first)
+                await connection.execute(f"DELETE FROM {table_sql(name)} WHERE {quote_name(DAY)} < $1", first)
 
     async def _connected(self) -> asyncpg.Connection[Any]:
         try:
@@ -204,7 +200,7 @@ class DuckDBStore:
         return load.segment
 
     def _insert(self, connection: duckdb.DuckDBPyConnection, rows: Rows) -> None:
-        target, columns = _duckdb_name(rows.table.name), ", ".join(map(quoted, rows.columns))
+        target, columns = _duckdb_name(rows.table.name), ", ".join(map(quote_name, rows.columns))
         connection.execute(f"CREATE OR REPLACE TEMPORARY TABLE {_INCOMING} AS SELECT {columns} FROM {target} LIMIT 0")
         connection.register("dpproxy_texts", _texts(rows.columns, rows.rows))
         connection.execute(f"INSERT INTO {_INCOMING} SELECT * FROM dpproxy_texts")
@@ -216,7 +212,7 @@ class DuckDBStore:
         else:
             connection.execute(f"INSERT INTO {target} ({columns}) SELECT {columns} FROM {_INCOMING}")
         if first := _old_days(rows.table, self._today()):
-            connection.execute(f"DELETE FROM {target} WHERE {quoted(DAY)} < ?", [first])
+            connection.execute(f"DELETE FROM {target} WHERE {quote_name(DAY)} < ?", [first])
 
 
 def _texts(names: Sequence[str], rows: Sequence[Row]) -> pa.Table:
@@ -230,7 +226,7 @@ def schema_of(name: TableName) -> str:
 
 
 def _duckdb_name(name: TableName) -> str:
-    return f"{quoted(schema_of(name))}.{quoted(name.name)}"
+    return f"{quote_name(schema_of(name))}.{quote_name(name.name)}"
 
 
 def _check_columns(tables: Iterable[ReportTable], found: Mapping[str, frozenset[str]]) -> None:
