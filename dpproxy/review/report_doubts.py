@@ -21,6 +21,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Randomised, Reports, TableKind, TablePolicy
 from dpproxy.policy.names import plural
 from dpproxy.policy.problems import START, Code, Problem
+from dpproxy.policy.report_columns import number_text
 from dpproxy.review.hints import key_like, personal
 
 DAY: Final = 4
@@ -70,7 +71,7 @@ def _many(loaded: Loaded, tables: list[Reports]) -> Iterator[Problem]:
 
 
 def _number(amount: Fraction) -> str:
-    return f"{float(amount):,.6g}" if amount < 10_000 else f"{float(amount):,.0f}"
+    return number_text(amount) if amount < 10_000 else f"{float(amount):,.0f}"
 
 
 @dataclass(frozen=True)

@@ -330,7 +330,7 @@ def _domain(policy: ColumnPolicy | None, type_: str) -> Domain | None:
     if policy is None:
         return None
     if policy.values:
-        texts: tuple[str | None, ...] = tuple(_text(v) for v in policy.values)
+        texts: tuple[str | None, ...] = tuple(None if v is None else constant_text(v) for v in policy.values)
         return ValuesDomain((*texts, None) if policy.nulls and None not in texts else texts)
     if policy.range is None:
         return None
@@ -346,9 +346,8 @@ def _domain(policy: ColumnPolicy | None, type_: str) -> Domain | None:
     return domain if domain.size <= MAX_SERIES else None
 
 
-def _text(value: object) -> str | None:
-    if value is None:
-        return None
+def constant_text(value: object) -> str:
+    """Return a declared value as PostgreSQL writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):

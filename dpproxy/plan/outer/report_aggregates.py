@@ -7,7 +7,6 @@ candidate weighs what the condition says of it.
 
 from __future__ import annotations
 
-import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.local.claims import Binary, Levels
 from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.protocols import Queries
+from dpproxy.plan.bind.tables import constant_text
 from dpproxy.plan.intervals import arithmetic
 from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure.output_weights import Kind
@@ -28,10 +28,10 @@ from dpproxy.plan.outer.report_weights import NotListed, has_holes, tried, weigh
 from dpproxy.plan.outer.select_keys import Labels, SelectKeys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
-from dpproxy.policy.model import Randomised, Value
+from dpproxy.policy.model import Randomised
 from dpproxy.privacy.readings import Estimate, Later, Listed, Weights
 from dpproxy.sql.dialect import position
-from dpproxy.sql.types import INTEGERS, NUMBERS
+from dpproxy.sql.types import INTEGERS, NUMBERS, decimal
 from dpproxy.tree.expr import Agg, Call, Case, Cast, Expr, Ref, conjunction, conjuncts, references
 from dpproxy.tree.measured import ReportTotal, Weighing
 from dpproxy.tree.relation import RandomisedColumn, Reported, Rows
@@ -310,27 +310,12 @@ def candidates(how: Randomised) -> tuple[str, ...] | None:
     if isinstance(claim, Levels):
         return tuple(_plain_text(number) for number in claim.numbers)
     if isinstance(how.values, tuple):
-        return tuple(map(_constant, how.values))
+        return tuple(map(constant_text, how.values))
     return None
 
 
-def _constant(value: Value) -> str:
-    """A declared value as PostgreSQL writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value.isoformat(sep=" ") if isinstance(value, dt.datetime) else str(value)
-
-
 def _plain_text(number: Fraction) -> str:
-    if number.denominator == 1:
-        return str(number.numerator)
-    digits = 20
-    return f"{float(number):.{digits}g}" if (number * 10**digits).denominator != 1 else _decimal(number)
-
-
-def _decimal(number: Fraction) -> str:
-    text = f"{abs(number.numerator) * 10**20 // number.denominator:021d}"
-    return ("-" if number < 0 else "") + f"{text[:-20]}.{text[-20:]}".rstrip("0").rstrip(".")
+    return decimal(number) if (number * 10**20).denominator == 1 else f"{float(number):.20g}"
 
 
 def _made(found: Range, type_: str, kind: Kind) -> Measured:
