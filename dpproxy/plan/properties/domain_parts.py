@@ -230,8 +230,6 @@ class Parts:
             return domain
         if domain.kind != "int":
             step = self._step(column, [key for _, key in group.keys], conditions, together)
-            if step == "hour" and column.type == "date":
-                step = "day"  # moments are not of its type: `date - 1` of one fails
             if step == "hour":
                 return clipped(cells.series(domain, step), column, conditions)
             return cells.series(clipped(domain, column, conditions), step)
@@ -245,7 +243,8 @@ class Parts:
             looked += [step for step in others if step is not None and step != "hour"]
         else:
             looked.append("day")
-        return cells.finest(looked) or "day"
+        step = cells.finest(looked) or "day"
+        return "day" if step == "hour" and column.type == "date" else step  # moments are not of a date's type: `date - 1` fails
 
     def _size(self, members: Sequence[Scan | Public]) -> tuple[int | None, bool]:
         """The most combinations of rows of public relations, and whether that follows from the statement alone."""
