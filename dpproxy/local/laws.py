@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from math import isqrt
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 UNIT: Final = 10**9
 """Parts of epsilon: computed ones are rounded up to these, declared ones down."""
@@ -32,9 +32,6 @@ MOST: Final = 30
 _STEPS: Final = 2**64
 _DIGITS: Final = 60
 _MARGIN: Final = Fraction(1, 10**50)
-
-
-Weights: TypeAlias = tuple[Fraction, Fraction, Fraction, Fraction]
 
 
 class ClaimError(ValueError):
@@ -68,38 +65,6 @@ class Law:
         """Return the variance of an estimate, where so many devices have the value and `squares` is F2."""
         shared = max(Fraction(0), squares - holders**2 - (reports - holders))
         return self.per_report * reports + self.per_holder * holders + self.collision * shared
-
-
-@dataclass(frozen=True)
-class JointLaw:
-    """The law of two columns that were randomised independently: each report of both has the product of two weights.
-
-    Coefficients are those of four counts: reports that support both values, the first, the second, and all reports. The
-    variance is the sum of squared weights less the estimate.
-    """
-
-    one: Law
-    other: Law
-
-    @property
-    def estimate(self) -> Weights:
-        """The coefficients of the estimate of how many devices have both values."""
-        return self._spread(*self._weights())
-
-    @property
-    def squares(self) -> Weights:
-        """The coefficients of the sum of squared weights."""
-        return self._spread(*(weight**2 for weight in self._weights()))
-
-    def _weights(self) -> Weights:
-        """The weights of a report that supports both, the first alone, the second alone, neither."""
-        one, other = ((law.slope + law.offset, law.offset) for law in (self.one, self.other))
-        return one[0] * other[0], one[0] * other[1], one[1] * other[0], one[1] * other[1]
-
-    @staticmethod
-    def _spread(both: Fraction, first: Fraction, second: Fraction, neither: Fraction) -> Weights:
-        """Weights of disjoint kinds of reports as coefficients of counts that overlap."""
-        return both - first - second + neither, first - neither, second - neither, neither
 
 
 def direct_law(p: Fraction, q: Fraction, collision: Fraction = Fraction(0)) -> Law:

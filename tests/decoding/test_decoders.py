@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -18,7 +19,7 @@ from dpproxy.decoding.decoders import Decodable, DecodingError, Int64, decode, l
 from dpproxy.local import planes
 from dpproxy.local.claims import Binary, CountMean, Direct, Hadamard, Hashed, Levels, Plane, Unary
 from dpproxy.local.hashes import number, polynomial
-from dpproxy.local.laws import JointLaw
+from dpproxy.local.laws import Law
 
 Dice = np.random.Generator
 RANGE = (Fraction(-1), Fraction(1))
@@ -287,6 +288,41 @@ def test_all_candidates_or_one_at_a_time() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(decoders, "KEPT", 0)
             assert (decode(claim, reports, cells, candidates) == every).all()
+
+
+Weights = tuple[Fraction, Fraction, Fraction, Fraction]
+
+
+@dataclass(frozen=True)
+class JointLaw:
+    """The law of two columns that were randomised independently: each report of both has the product of two weights.
+
+    Coefficients are those of four counts: reports that support both values, the first, the second, and all reports. The
+    variance is the sum of squared weights less the estimate.
+    """
+
+    one: Law
+    other: Law
+
+    @property
+    def estimate(self) -> Weights:
+        """The coefficients of the estimate of how many devices have both values."""
+        return self._spread(*self._weights())
+
+    @property
+    def squares(self) -> Weights:
+        """The coefficients of the sum of squared weights."""
+        return self._spread(*(weight**2 for weight in self._weights()))
+
+    def _weights(self) -> Weights:
+        """The weights of a report that supports both, the first alone, the second alone, neither."""
+        one, other = ((law.slope + law.offset, law.offset) for law in (self.one, self.other))
+        return one[0] * other[0], one[0] * other[1], one[1] * other[0], one[1] * other[1]
+
+    @staticmethod
+    def _spread(both: Fraction, first: Fraction, second: Fraction, neither: Fraction) -> Weights:
+        """Weights of disjoint kinds of reports as coefficients of counts that overlap."""
+        return both - first - second + neither, first - neither, second - neither, neither
 
 
 def test_two_columns_that_were_randomised_apart() -> None:
