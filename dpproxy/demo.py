@@ -31,7 +31,7 @@ from rich.syntax import Syntax
 
 from dpproxy import demo_reports
 from dpproxy.facade.account import find_binaries
-from dpproxy.serve.launch import LaunchError, Proxy, end_on_sigterm, launched
+from dpproxy.serve.launch import LaunchError, Proxy, client_variables, end_on_sigterm, launched
 
 # The sample shop: invented people and orders, the same on every machine, made inside DuckDB in a few seconds.
 #
@@ -307,7 +307,7 @@ def run_tour(proxy: Proxy) -> None:
             capture_output=True,
             text=True,
             check=False,
-            env={**{name: os.environ[name] for name in os.environ if not name.startswith("PG")}, **connection(proxy)},
+            env=connection(proxy),
         )
         print(f"{done.stdout}{done.stderr}".strip("\n"), flush=True)
         if (done.returncode != 0) is not step.refused:
@@ -316,15 +316,8 @@ def run_tour(proxy: Proxy) -> None:
 
 
 def connection(proxy: Proxy) -> dict[str, str]:
-    """Return libpq's variables for the demo's user."""
-    return {
-        "PGHOST": proxy.host,
-        "PGPORT": str(proxy.port),
-        "PGUSER": USER,
-        "PGPASSWORD": USER,
-        "PGDATABASE": "shop",
-        "PGCONNECT_TIMEOUT": "10",
-    }
+    """Return psql's environment for the demo's user."""
+    return client_variables(proxy, USER, "shop")
 
 
 def serve(proxy: Proxy, dataset: str = "shop") -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
-import os
 import shutil
 import subprocess
 import tempfile
@@ -30,7 +29,7 @@ from dpproxy.collect.encode import randomised
 from dpproxy.facade.account import find_binaries
 from dpproxy.local.claims import Claim
 from dpproxy.policy.load import load_file
-from dpproxy.serve.launch import Proxy, launched
+from dpproxy.serve.launch import Proxy, client_variables, launched
 from dpproxy.table_terms import TableName
 
 CONSOLE: Final = Console()
@@ -171,11 +170,9 @@ def show(world: World, proxy: Proxy) -> bool:
 
 def _asked(proxy: Proxy, scene: Scene) -> tuple[list[list[str]], str]:
     """The rows of an answer, and its notices. Raises CalledProcessError."""
-    own = {"PGHOST": proxy.host, "PGPORT": str(proxy.port), "PGUSER": "ada", "PGPASSWORD": "ada", "PGDATABASE": scene.dataset}
-    others = {name: os.environ[name] for name in os.environ if not name.startswith("PG")}
     psql = find_binaries().program("psql")
     command = [psql, "-X", "-q", "--csv", "-t", "-v", "ON_ERROR_STOP=1", "-c", scene.sql]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**others, **own})
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=client_variables(proxy, "ada", scene.dataset))
     return list(csv.reader(io.StringIO(done.stdout))), done.stderr.strip()
 
 

@@ -70,6 +70,14 @@ class Proxy:
             self.process.wait()
 
 
+def client_variables(proxy: Proxy, user: str, dataset: str) -> dict[str, str]:
+    """Return the environment of a client by libpq for a user whose password is the name. What this process has for another
+    server is left out."""
+    others = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    address = {"PGHOST": proxy.host, "PGPORT": str(proxy.port), "PGCONNECT_TIMEOUT": "10"}
+    return {**others, **address, "PGUSER": user, "PGPASSWORD": user, "PGDATABASE": dataset}
+
+
 @contextlib.contextmanager
 def launched(
     policies: Sequence[Path],

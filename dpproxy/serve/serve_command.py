@@ -203,16 +203,14 @@ def serve(
     encrypted = require_tls or tls_client_ca is not None
     limits = SessionLimits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
-    scraped = _address(metrics) if metrics is not None else None
+    scraped, probed, looked_at = (_address(each) if each is not None else None for each in (metrics, health, console))
     token = tokens.read_token(metrics_token_file) if metrics_token_file is not None else None
     if scraped is not None:
         tokens.check_address(scraped[0], token)
-    looked_at = _address(console) if console is not None else None
     if looked_at is not None:
         tokens.check_console(looked_at[0], console_without_tls or tls is not None)
     rations = Rations(facade_memory, facade_disk, role_share, disk_reserve)
     tail = (drain, limits, ledger, key_file, scraped, unix_socket, rations, anchor, watch, form, level, token, looked_at)
-    probed = _address(health) if health is not None else None
     options = Options(files, host, port, state, postgres, facade_dsn, tls, encrypted, *tail, console_without_tls, draft, probed)
     lines = start_log(form, level)
     run(proxy.serve(options, lines=lines) if processes == 1 else supervise(options, processes))
