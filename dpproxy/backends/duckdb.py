@@ -55,7 +55,7 @@ LOCKED_DOWN: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "python_enable_replacements": False,
-    "preserve_insertion_order": False,  # every query that needs an order says so; without, memory is bounded
+    "preserve_insertion_order": False,  # tables that are made need none, and without memory is bounded; answers: see `as_table`
 }
 
 ASIDE = "dpproxy~"
@@ -352,7 +352,7 @@ def attached(config: DuckDBBackend, spill: Path | None = None, more: Sequence[st
             root.execute(statement)
         set_for_measuring(root)
         root.execute("SET GLOBAL enable_external_access = false")
-        root.execute("SET GLOBAL allowed_configs = ['perfect_ht_threshold']")  # see `duckdb_stages`
+        root.execute("SET GLOBAL allowed_configs = ['perfect_ht_threshold', 'preserve_insertion_order']")  # see `duckdb_stages`
         root.execute("SET lock_configuration = true")
     except duckdb.Error:
         root.close()

@@ -143,8 +143,13 @@ def as_table(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
 
     It is run as a statement, not as a relation (`connection.sql`): a relation is bound twice, which costs several milliseconds of
     a generated query, as much as small tables do. The copy of the rows that DuckDB warns of costs 10 nanoseconds a row.
+
+    Rows are in the query's order. The copy is made by all threads, a part of 2,048 rows each: in DuckDB 2.0.0 they come in any
+    order where `preserve_insertion_order` is off, whatever the query orders by.
     """
+    connection.execute("SET SESSION preserve_insertion_order = true")
     table: pa.Table = connection.execute(_one_query(connection, query)).to_arrow_table()
+    connection.execute("SET SESSION preserve_insertion_order = false")  # a connection whose query failed is closed
     return table
 
 

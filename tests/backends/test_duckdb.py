@@ -67,6 +67,14 @@ async def test_run_returns_arrow_in_order(backend: DuckDB) -> None:
     assert second.to_pydict() == {"n": [4]}
 
 
+async def test_rows_come_in_the_order_of_the_query(backend: DuckDB) -> None:
+    """Of many vectors, which several threads copy: a list of candidates would name other values by its numbers."""
+    for _ in range(20):
+        exact = await backend.run(["SELECT n AS b0 FROM (SELECT 50000 - i AS n FROM range(50000) AS t(i)) ORDER BY n"])
+        (rows,) = exact._open()
+        assert rows.column("b0").to_pylist() == list(range(1, 50001))
+
+
 async def test_the_rounds_of_a_measurement_begin_once(backend: DuckDB) -> None:
     """Both read what the first began with; outside of a place each has its own, and nothing stays."""
     begin = 'WITH g AS (SELECT x, random() AS n FROM "S2".zed)' + KEPT.format("g", 1)

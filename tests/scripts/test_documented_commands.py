@@ -28,6 +28,7 @@ from dpproxy.policy.model import PostgresBackend, SparkBackend
 from dpproxy.policy.people import make_verifier
 from dpproxy.serve import serve_command
 from dpproxy.serve.runtime import Options
+from dpproxy.table_terms import TableName
 from tests.worlds.demo_shop import PASSWORD, small_shop
 from tests.worlds.terminal import Terminal, commands_of
 
@@ -131,10 +132,14 @@ def test_keys_of_several_columns_as_the_page_has_them() -> None:
 
 def test_tables_of_reports_as_the_page_has_them() -> None:
     blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "docs/concepts/local.md").read_text(), re.S)
-    policy = load_text(REST + "privacy_unit: { name: device }\n" + "".join(blocks), "phones.yaml", Path())
+    *reports, survey = blocks
+    policy = load_text(REST + "privacy_unit: { name: device }\n" + "".join(reports), "phones.yaml", Path())
     told = {c.name: c.randomised.claims for t in policy.tables.values() for c in t.columns.values() if c.randomised is not None}
     assert {name: [number for number, _ in claims] for name, claims in told.items()} == {"has_piles": [1], "emoji": [1, 2]}
     assert 1.0986 < told["has_piles"][0][1].epsilon < 1.0987
+    tables = f"tables:\n{survey}"
+    policy = load_text(f"{REST}privacy_unit: {{ name: person, key: survey.respondent }}\n{tables}", "survey.yaml", Path())
+    assert policy.tables[TableName("public", "survey")].columns["ill"].randomised is not None
 
 
 def test_every_block_is_tried_or_it_is_said_why_not() -> None:
