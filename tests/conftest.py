@@ -24,6 +24,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from importlib.machinery import ModuleSpec
@@ -106,6 +107,24 @@ def limit_of(item: pytest.Item) -> int:
     return LONG_LIMIT if item.get_closest_marker("long") or item.get_closest_marker("fresh") else LIMIT
 
 
+_armed = (0.0, 0.0)
+"""Until when the process may live, and for how long a phase may last by which that was chosen."""
+
+
+def live(seconds: float) -> None:
+    """Give the process half as long again as a phase may last, and no less. To arm the clock is a thread's start and end,
+    so one that was armed in the last half minute is left as it is."""
+    global _armed
+    now, (until, limit) = time.monotonic(), _armed
+    if limit != seconds or until < now + seconds * 1.5:
+        _armed = (now + seconds * 1.5 + 30, seconds)
+        faulthandler.dump_traceback_later(seconds * 1.5 + 30, exit=True, file=_stderr)
+
+
+def pytest_sessionfinish() -> None:
+    faulthandler.cancel_dump_traceback_later()
+
+
 @contextlib.contextmanager
 def limited(name: str, seconds: float) -> Iterator[None]:
     """Fails what takes longer, in this thread; ends the process where that is of no use."""
@@ -119,11 +138,10 @@ def limited(name: str, seconds: float) -> Iterator[None]:
         return
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    faulthandler.dump_traceback_later(seconds * 1.5, exit=True, file=_stderr)
+    live(seconds)
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 

@@ -112,3 +112,21 @@ def test_a_long_test_says_how_far_it_is(progress: Any, request: pytest.FixtureRe
             progress(done, 1000)
     assert said == [f"{request.node.name}: {n}00 of 1000" for n in range(1, 11)]
     assert capfd.readouterr().err == ""
+
+
+def test_the_end_of_a_deaf_process_is_put_off_in_time(conftest: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each phase may last half as long again as its limit; a clock that allows that already is not wound anew."""
+    wound, now = [], 1000.0
+    monkeypatch.setattr(conftest.faulthandler, "dump_traceback_later", lambda seconds, **_: wound.append(seconds))
+    monkeypatch.setattr(conftest.time, "monotonic", lambda: now)
+    monkeypatch.setattr(conftest, "_armed", (0.0, 0.0))
+    for now, limit, expected in (
+        (1000.0, 10, [45]),
+        (1029.0, 10, []),
+        (1031.0, 10, [45]),
+        (1032.0, 20, [60]),
+        (1033.0, 10, [45]),
+    ):
+        wound.clear()
+        conftest.live(limit)
+        assert wound == expected, (now, limit)
