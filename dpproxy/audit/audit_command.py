@@ -15,12 +15,13 @@ import typer
 from rich.console import Console
 
 from dpproxy import __version__
-from dpproxy.audit import attacks, black_box, report, self_test, statements, wire
+from dpproxy.audit import attacks, black_box, report, self_test, statements, stored_reports, wire
 from dpproxy.audit.bench import AuditBench, Subject, audit_bench
 from dpproxy.audit.black_box import Attack, Figure
 from dpproxy.audit.replay import Replayed, replay
 from dpproxy.authoring.progress import bar
 from dpproxy.errors import OperatorError, Refusal
+from dpproxy.policy.load import load_policy
 
 
 def audit(
@@ -44,6 +45,9 @@ def audit(
     shape: Annotated[Path | None, typer.Option(help="a DuckDB file of the policy's shape, instead of its backend")] = None,
     units: Annotated[int, typer.Option("--neighbours", min=1, help="units that are left out in turn")] = 6,
     seed: Annotated[int, typer.Option(help="other invented rows of the same kind")] = 1,
+    claims: Annotated[
+        bool, typer.Option("--claims", help="hold what the policy claims of devices against the reports that are stored")
+    ] = False,
 ) -> None:
     """Hold what is promised against what happens, on invented people: no private row is read, nothing is charged.
 
@@ -52,6 +56,10 @@ def audit(
     """
     if policy is None and not planted:
         raise typer.BadParameter("name a policy, or --self-test")
+    if claims:
+        if policy is None:
+            raise typer.BadParameter("--claims needs a policy")
+        raise typer.Exit(_claims(policy, seed, directory))
     replayed: tuple[Replayed, ...] = ()
     figures: tuple[Figure, ...] = ()
     tried: tuple[Attack, ...] = ()
@@ -74,6 +82,15 @@ def audit(
     if directory is not None:
         _write(found, directory)
     raise typer.Exit(1 if found.failed else 0)
+
+
+def _claims(policy: Path, seed: int, directory: Path | None) -> int:
+    """Audit claims about devices. Reports are read, and no table of people."""
+    found = stored_reports.audit_claims(load_policy(policy), seed, dt.datetime.now(dt.UTC).date())
+    stored_reports.show(found, Console())
+    if directory is not None:
+        stored_reports.write(found, directory)
+    return 1 if any(one.refuted for one in found) else 0
 
 
 def _replayed(bench: AuditBench, asked: Path | None, role: str | None) -> tuple[Replayed, ...]:
