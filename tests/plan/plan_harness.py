@@ -107,7 +107,7 @@ def wide(given: Policy, rows: int = 200) -> Policy:
         whole = table.bounds.whole
         return replace(table, bounds=Bounds(rows * rows if whole else rows, rows, whole))
 
-    limits = QueryLimits(10**6 * MICRO, 10**6 * MICRO, ATTO // 10**6)
+    limits = QueryLimits(10**4 * MICRO, 10**4 * MICRO, ATTO // 10**6)
     roles = {name: replace(role, query=limits, min_units=1) for name, role in given.roles.items()}
     return replace(given, tables={name: widened(table) for name, table in given.tables.items()}, roles=roles)
 
