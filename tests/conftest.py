@@ -9,6 +9,8 @@ end, also by scripts/test, which shows no other skips.
 Long tests run in parts that say how far they are (`progress`). With `DPPROXY_PASSED=FILE` each part that passes is noted there, and
 one that is noted is not run again: a run that ended early goes on where it was. After a change, begin with another file.
 
+Files of tests lie in memory, where it has room (`in_memory`).
+
 Every test has a limit of time: who waits for what never comes fails by name, and the others are run. What is deaf to that ends its
 process, which says where each thread was.
 
@@ -21,8 +23,10 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -87,6 +91,38 @@ def progress(request: pytest.FixtureRequest) -> Callable[[int, int], None]:
                 print(f"\n{request.node.name}: {done} of {of}", file=sys.stderr, flush=True)
 
     return say
+
+
+MEMORY, ENOUGH = Path("/dev/shm"), 6 << 30
+"""Where files lie in memory, and how many bytes shall be free there."""
+
+
+def in_memory() -> Path | None:
+    """Have temporary files made in memory, by all processes of this run, and return where; None: where they always are.
+
+    A run makes and deletes the files of a thousand servers. A disk's file system takes longer for that than the servers run.
+    What a run leaves that was killed goes here.
+    """
+    if "TMPDIR" in os.environ or not os.access(MEMORY, os.W_OK):
+        return None
+    facts = os.statvfs(MEMORY)
+    if facts.f_bavail * facts.f_frsize < ENOUGH or facts.f_flag & os.ST_NOEXEC:
+        return None
+    for old in MEMORY.glob("dpproxy-tests-*"):
+        if not Path("/proc", old.name.split("-")[2]).exists():
+            shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"dpproxy-tests-{os.getpid()}-", dir=MEMORY))
+    folder.chmod(0o755)  # servers run as another account
+    os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
+    return folder
+
+
+TEMPORARY = in_memory()
+
+
+def pytest_unconfigure() -> None:
+    if TEMPORARY is not None:
+        shutil.rmtree(TEMPORARY, ignore_errors=True)
 
 
 LIMIT = 600

@@ -37,7 +37,9 @@ def absent(why: str) -> NoReturn:
 
 def cache() -> Path:
     named = os.environ.get("DPPROXY_CLIENTS")
-    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"dpproxy-clients-{os.getuid()}"
+    folder = (
+        Path(named) if named else Path("/tmp") / f"dpproxy-clients-{os.getuid()}"
+    )  # for later runs, too: a run's own are gone with it
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     facts = folder.stat()
     if facts.st_uid != os.getuid() or stat.S_IMODE(facts.st_mode) & 0o022:
