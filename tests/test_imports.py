@@ -20,8 +20,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1] / "dpproxy"
 
 ORDER: tuple[str, ...] = (
-    "errors amounts budget_windows table_terms derived_keys whole_file late_commands postgres_connections postgres_failures waiting_places demo_data",
-    "private_files local",
+    "errors amounts budget_windows table_terms derived_keys late_commands postgres_connections waiting_places",
+    "private_files local listeners",
     "wire telemetry policy collect",
     "operations sql",
     "facade tree privacy decoding",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
 from dpproxy.amounts import ATTO
 from dpproxy.authoring.evidence import Overlap, overlaps
@@ -20,7 +19,7 @@ from dpproxy.local.spaces import Space
 from dpproxy.policy.catalog import Catalog, CatalogColumn
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, ReleasedList, TableKind, TablePolicy, UnitPath, Value
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, ReleasedList, TableKind, TablePolicy, UnitPath, constant_text
 from dpproxy.policy.names import plural
 from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.policy.report_columns import CLAIM, NUMBER, WHOLE, read_beside
@@ -279,7 +278,7 @@ class _Counts:
         assert column.range is not None
         source = column_source(self.catalog, table.name, column.name, QUOTE[self.dialect])
         kind = "timestamp" if isinstance(column.range[0], dt.datetime) else "numeric"
-        least, most = (literal(self.dialect, kind, _text(end)) for end in column.range)
+        least, most = (literal(self.dialect, kind, constant_text(end)) for end in column.range)
 
         def told(found: Numbers) -> Problem | None:
             if not found[0] + found[1]:
@@ -295,20 +294,9 @@ class _Counts:
 
 def listed(column: ColumnPolicy, shape: CatalogColumn, dialect: Dialect) -> str:
     """Return the declared values of a column as SQL constants."""
-    return ", ".join(literal(dialect, shape.type, _text(v)) for v in column.values or ())
+    return ", ".join(literal(dialect, shape.type, constant_text(v)) for v in column.values or ())
 
 
 def comparable(source: str, shape: CatalogColumn) -> str:
     """Return SQL of a column that may be compared with texts that are not of its enumerated type."""
     return f"CAST({source} AS TEXT)" if shape.type == "text" else source
-
-
-def _text(value: Value | Decimal | dt.datetime) -> str:
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case dt.datetime():
-            return value.isoformat(sep=" ")
-        case Decimal():
-            return format(value, "f")
-    return str(value)

@@ -28,6 +28,7 @@ from dpproxy.collector.sources import report_tables
 from dpproxy.collector.stores import DuckDBStore, PostgresStore
 from dpproxy.collector.tables import ReportTable
 from dpproxy.errors import OperatorError
+from dpproxy.listeners import host_and_port
 from dpproxy.operations.requests import Reload, ask_any
 from dpproxy.policy.load import load_file
 
@@ -63,7 +64,7 @@ def serve_command(
     segment_minutes: Annotated[float, typer.Option(min=0.01, help="after which a segment ends and is loaded")] = 60,
 ) -> None:
     """Take reports until SIGTERM or Ctrl-C. With --to, load them; else `dpproxy collect load` does."""
-    host, port = _address(listen)
+    host, port = host_and_port(listen)
     if (tls_cert is None) != (tls_key is None):
         raise OperatorError("a certificate needs its key, and a key its certificate: give both --tls-cert and --tls-key")
     tls = (tls_cert, tls_key) if tls_cert is not None and tls_key is not None else None
@@ -201,10 +202,3 @@ def _seal_what_is_left(state: State) -> None:
     """Seal open segments, unless a collector writes one. Raises JournalDamaged."""
     with contextlib.suppress(JournalBusy), state.lock("collecting"):
         state.seal_all()
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
-        raise OperatorError(f"`{listen}` is not HOST:PORT")
-    return host.strip("[]"), int(port)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from dpproxy.waiting_places import network
 
 KEY_SECONDS: Final = 3600.0
 MOST_BUCKETS: Final = 100_000
@@ -61,20 +62,10 @@ class Limits:
             self._key, self._made = secrets.token_bytes(32), now
             self._buckets.clear()
         per_second, most = self._rates.per_address / 60, self._rates.per_address
-        name = hmac.digest(self._key, _network(address), hashlib.sha256)[:16]
+        name = hmac.digest(self._key, network(address).encode(), hashlib.sha256)[:16]
         bucket = self._buckets.get(name)
         if bucket is None and len(self._buckets) < MOST_BUCKETS:
             bucket = self._buckets[name] = _Bucket(most, now)
         if bucket is not None and (seconds := bucket.take(now, per_second, most)):
             return seconds
         return self._total.take(now, self._rates.total, self._rates.total)
-
-
-def _network(address: str) -> bytes:
-    if ":" not in address:
-        return address.encode()
-    try:
-        network = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address.encode()
-    return network.ipv4_mapped.packed if network.ipv4_mapped else network.packed[:8]

@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 import importlib
 import signal
-import socket
-import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +26,13 @@ from dpproxy.collector.limits import Limits, Rates
 from dpproxy.collector.tables import ReportTable
 from dpproxy.collector.web import Site
 from dpproxy.errors import OperatorError
+from dpproxy.listeners import bound, server_context
 
 HEADER_SECONDS: Final = 10.0
 PLACES: Final = 2000
 """Connections at a time: more are turned away (503)."""
+BACKLOG: Final = 2048
+"""Connections that wait to be taken."""
 GRACE: Final = 15
 """Seconds that requests get when the collector stops."""
 LOAD_SECONDS: Final = 10.0
@@ -60,7 +61,7 @@ async def serve(options: Options, tables: Mapping[str, ReportTable], load: Calla
         server = _Server(_config(site, options))
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, server.end)
-        listener = _bound(options.host, options.port)
+        listener = bound(options.host, options.port, BACKLOG)
         address = f"http{'s' if options.tls else ''}://{options.host}:{listener.getsockname()[1]}"
         print(f"collecting on {address}", file=sys.stderr, flush=True)
         task = asyncio.create_task(work.run())
@@ -118,7 +119,7 @@ class Background:
 
 
 def _config(site: Site, options: Options) -> uvicorn.Config:
-    context = None if options.tls is None else _tls(*options.tls)
+    context = None if options.tls is None else server_context(*options.tls)
     return uvicorn.Config(
         site.application(),
         log_config=None,
@@ -131,25 +132,11 @@ def _config(site: Site, options: Options) -> uvicorn.Config:
         proxy_headers=False,
         server_header=False,
         date_header=False,
-        backlog=2048,
+        backlog=BACKLOG,
         limit_concurrency=PLACES,
         timeout_graceful_shutdown=GRACE,
         ssl_context_factory=(lambda _config, _default: context) if context is not None else None,
     )
-
-
-def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
-    """Raises OSError, which ssl.SSLError is."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    return context
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Raises OSError."""
-    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=2048)
 
 
 def _bounded() -> type[asyncio.Protocol]:

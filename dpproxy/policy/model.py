@@ -21,6 +21,18 @@ from dpproxy.table_terms import TableName
 Value = str | int | bool | Decimal | dt.date | None
 
 
+def constant_text(value: Value) -> str:
+    """Return a declared value, not None, as PostgreSQL writes it."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dt.datetime():
+            return value.isoformat(sep=" ")
+        case Decimal():
+            return format(value, "f")
+    return str(value)
+
+
 class ColumnRole(StrEnum):
     """What a column is for. Of a table of reports, a plain column without `randomised` was left as it is by devices."""
 

@@ -9,8 +9,6 @@ certificate, unless the operator has said that somebody else encrypts. `Options`
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -25,6 +23,7 @@ from dpproxy.console.health import HealthServer
 from dpproxy.console.source import Source
 from dpproxy.console.tokens import Entrance, digests, is_local
 from dpproxy.console.web import AT_A_TIME, LARGEST, PLACES, QUEUE, Door, Listener, application
+from dpproxy.listeners import bound, server_context
 from dpproxy.operations.status import Status
 from dpproxy.serve.runtime import listening
 from dpproxy.server.tls import TlsFiles
@@ -106,10 +105,11 @@ class ConsoleServer:
         digests(state)
         door = Door()
         with listening(f"{host}:{port}"):
-            listener = Listener(_bound(host, port), door)
-        bound = listener.getsockname()[1]
-        self._tls, self._context = tls, context_of(tls) if tls is not None else None
-        site = application(source, Entrance(lambda: digests(state)), f"dpproxy_console_{bound}", secure=tls is not None)
+            listener = Listener(bound(host, port, QUEUE), door)
+        chosen = listener.getsockname()[1]
+        self._tls = tls
+        self._context = None if tls is None else server_context(tls.certificate, tls.key, tls.minimum)
+        site = application(source, Entrance(lambda: digests(state)), f"dpproxy_console_{chosen}", secure=tls is not None)
         context = self._context
         config = uvicorn.Config(
             site,
@@ -130,7 +130,7 @@ class ConsoleServer:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="console", daemon=True)
         self._thread.start()
-        print(f"console on http{'s' if tls else ''}://{host}:{bound}", file=sys.stderr, flush=True)
+        print(f"console on http{'s' if tls else ''}://{host}:{chosen}", file=sys.stderr, flush=True)
 
     def renew(self) -> None:
         """Read the certificate again, for handshakes to come. Raises OSError, which ssl.SSLError is."""
@@ -146,19 +146,6 @@ class ConsoleServer:
 def console_tls(host: str, tls: TlsFiles | None, plain: bool) -> TlsFiles | None:
     """Return what the pages are encrypted with: nothing on an address of this machine."""
     return None if plain or is_local(host) else tls
-
-
-def context_of(tls: TlsFiles) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3 if tls.minimum == "1.3" else ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(tls.certificate, tls.key)
-    return context
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    """Raises OSError."""
-    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    return socket.create_server(address[:2], family=family, backlog=QUEUE)
 
 
 # Starts what Prometheus and probes ask, and lets its threads ask the loop.

@@ -15,6 +15,7 @@ import typer
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
 from dpproxy.console import tokens
 from dpproxy.limits.session_limits import Rations, SessionLimits
+from dpproxy.listeners import host_and_port
 from dpproxy.policy import scalars
 from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
 from dpproxy.policy.reader import kind
@@ -194,7 +195,7 @@ def serve(
     Timeouts are in seconds; 0 is none. Options may stand in the environment (DPPROXY_LISTEN) and in a file (--config), too.
     """
     form, level = _chosen("--log-format", log_format, FORMATS), _chosen("--log-level", log_level, LEVELS)
-    host, port = _address(listen)
+    host, port = host_and_port(listen)
     if draft and not tokens.is_local(host):
         raise ServingError(f"--draft serves this machine alone, and {host} is reached by others: decide what is open first")
     tls = _tls_files(tls_cert, tls_key, tls_client_ca, tls_min)
@@ -203,7 +204,7 @@ def serve(
     encrypted = require_tls or tls_client_ca is not None
     limits = SessionLimits(connections, connections_per_user, login_timeout, idle_timeout, transaction_timeout, statement_timeout)
     files = tuple(policies)
-    scraped, probed, looked_at = (_address(each) if each is not None else None for each in (metrics, health, console))
+    scraped, probed, looked_at = (host_and_port(each) if each is not None else None for each in (metrics, health, console))
     token = tokens.read_token(metrics_token_file) if metrics_token_file is not None else None
     if scraped is not None:
         tokens.check_address(scraped[0], token)
@@ -232,10 +233,3 @@ def _tls_files(cert: Path | None, key: Path | None, client_ca: Path | None, mini
     if minimum not in ("1.2", "1.3"):
         raise ServingError("--tls-min is 1.2 or 1.3")
     return TlsFiles(cert, key, client_ca, "1.3" if minimum == "1.3" else "1.2")
-
-
-def _address(listen: str) -> tuple[str, int]:
-    host, _, port = listen.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise ServingError(f"`{listen}` is not HOST:PORT")
-    return host.strip("[]") or "127.0.0.1", int(port)

@@ -25,11 +25,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, cast
+from typing import Final, cast
 
 from asn1crypto.x509 import Certificate  # type: ignore[import-untyped]
 
 from dpproxy.errors import OperatorError
+from dpproxy.listeners import Minimum, server_context
 
 ALPN: Final = "postgresql"
 """The protocol's name at IANA; direct TLS requires it, against protocol confusion."""
@@ -43,9 +44,6 @@ SHUTDOWN_SECONDS: Final = 5.0
 TURN: Final = 0.003
 """Seconds that handshakes have the loop for at a time; the next they have after as long again, which is everybody else's."""
 
-Minimum = Literal["1.2", "1.3"]
-
-_VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _FIRST: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _UNHASHED: Final = frozenset(("ed25519", "ed448"))
 _WEAK: Final = frozenset(("md5", "sha1"))
@@ -76,15 +74,13 @@ class Tls:
 def load_tls(files: TlsFiles) -> Tls:
     """Load certificate and key. Raises TlsError."""
     _check_private(files.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _VERSIONS[files.minimum]
+    try:
+        context = server_context(files.certificate, files.key, files.minimum)
+    except OperatorError as error:
+        raise TlsError(str(error)) from None
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET  # sessions are long; resuming them saves nothing
     context.num_tickets = 0
     context.set_alpn_protocols([ALPN])
-    try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
-    except (OSError, ValueError) as error:
-        raise TlsError(f"certificate {files.certificate} with key {files.key}: {error}") from None
     if files.client_ca is not None:
         try:
             context.load_verify_locations(files.client_ca)
@@ -103,11 +99,6 @@ def _check_private(key: Path) -> None:
     allowed = 0o640 if facts.st_uid == 0 and os.geteuid() != 0 else 0o600
     if stat.S_IMODE(facts.st_mode) & ~allowed & 0o077:
         raise TlsError(f"key {key} is readable by others: chmod 600 {key}")
-
-
-def _no_password() -> str:
-    """OpenSSL would ask the terminal, which a server does not have."""
-    raise ValueError("the key is encrypted: give one without a passphrase")
 
 
 def _first_certificate(path: Path) -> bytes:

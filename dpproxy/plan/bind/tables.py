@@ -18,7 +18,7 @@ from dpproxy.plan.context import SEE, Context, Counter, Settings, TableColumns
 from dpproxy.plan.functions import time_zones
 from dpproxy.plan.properties.facts import literal_number
 from dpproxy.policy.catalog import CatalogColumn, CatalogTable, ForeignKey, published_type
-from dpproxy.policy.model import ColumnPolicy, ColumnRole, Reports, TableKind, TablePolicy
+from dpproxy.policy.model import ColumnPolicy, ColumnRole, Reports, TableKind, TablePolicy, constant_text
 from dpproxy.policy.report_columns import CLAIM, NUMBER
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.table_terms import TableName
@@ -344,15 +344,6 @@ def _domain(policy: ColumnPolicy | None, type_: str) -> Domain | None:
         return None
     domain = SeriesDomain(first, last, kind, policy.nulls)
     return domain if domain.size <= MAX_SERIES else None
-
-
-def constant_text(value: object) -> str:
-    """Return a declared value as PostgreSQL writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dt.datetime):
-        return value.isoformat(sep=" ")
-    return str(value)
 
 
 def reach_unit(rows: Rows, context: Context, counter: Counter) -> Rows:

@@ -18,7 +18,6 @@ from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
 from dpproxy.local.claims import Binary, Levels
 from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.protocols import Queries
-from dpproxy.plan.bind.tables import constant_text
 from dpproxy.plan.intervals import arithmetic
 from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure.output_weights import Kind
@@ -28,7 +27,7 @@ from dpproxy.plan.outer.report_weights import NotListed, has_holes, tried, weigh
 from dpproxy.plan.outer.select_keys import Labels, SelectKeys
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.null_padding import ignores_padding
-from dpproxy.policy.model import Randomised
+from dpproxy.policy.model import Randomised, constant_text
 from dpproxy.privacy.readings import Estimate, Later, Listed, Weights
 from dpproxy.sql.dialect import position
 from dpproxy.sql.types import INTEGERS, NUMBERS, decimal
