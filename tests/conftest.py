@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import shutil
 import signal
@@ -108,10 +109,10 @@ def in_memory() -> Path | None:
     facts = os.statvfs(MEMORY)
     if facts.f_bavail * facts.f_frsize < ENOUGH or facts.f_flag & os.ST_NOEXEC:
         return None
-    for old in MEMORY.glob("dpproxy-tests-*"):
-        if not Path("/proc", old.name.split("-")[2]).exists():
+    for old in MEMORY.glob("dp[0-9]*-*"):
+        if not Path("/proc", old.name[2:].partition("-")[0]).exists():
             shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"dpproxy-tests-{os.getpid()}-", dir=MEMORY))
+    folder = Path(tempfile.mkdtemp(prefix=f"dp{os.getpid()}-", dir=MEMORY))  # short: sockets have little room for a path
     folder.chmod(0o755)  # servers run as another account
     os.environ["TMPDIR"], tempfile.tempdir = str(folder), None
     return folder
@@ -121,6 +122,7 @@ TEMPORARY = in_memory()
 
 
 def pytest_unconfigure() -> None:
+    gc.unfreeze()  # or libraries that count their objects at the end report leaks
     if TEMPORARY is not None:
         shutil.rmtree(TEMPORARY, ignore_errors=True)
 
@@ -211,6 +213,11 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(places)))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage in what tests make, not among all of them each time."""
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

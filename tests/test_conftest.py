@@ -4,7 +4,9 @@ for ever fails by name, and long runs go on where they ended."""
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -130,3 +132,21 @@ def test_the_end_of_a_deaf_process_is_put_off_in_time(conftest: Any, monkeypatch
         wound.clear()
         conftest.live(limit)
         assert wound == expected, (now, limit)
+
+
+def test_files_lie_in_memory_where_there_is_room(conftest: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a run leaves that was killed goes; another's that runs stays, and so does what is no run's."""
+    monkeypatch.setattr(conftest, "MEMORY", tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    assert conftest.in_memory() is None, "a process of a run has the run's own folder, or what somebody wants"
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(conftest, "ENOUGH", 1 << 80)
+    assert conftest.in_memory() is None
+    for name in ("dp999999999-killed", f"dp{os.getpid()}-runs", "dpproxy-another"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(conftest, "ENOUGH", 0)
+    folder = conftest.in_memory()
+    assert folder is not None
+    assert (Path(tempfile.gettempdir()), folder.stat().st_mode & 0o777) == (folder, 0o755)
+    assert {f.name for f in tmp_path.iterdir()} == {f"dp{os.getpid()}-runs", "dpproxy-another", folder.name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from dpproxy.cli import commands
-from dpproxy.late_commands import LateCommand, register
+from dpproxy.late_commands import LateCommand, imported, register
 from tests.worlds.authored_town import town_data, town_text
 
 HEAVY = {"asyncpg", "duckdb", "numpy", "opendp", "pyarrow", "ruamel", "sqlglot", "structlog"}
@@ -79,3 +80,16 @@ def test_a_place_that_is_not_there() -> None:
     register(app, {"one": ("dpproxy.cli:nothing", "Is not there."), "two": ("dpproxy.cli:commands", "Is.")})
     with pytest.raises(AttributeError):
         CliRunner().invoke(app, ["one"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_garbage_is_looked_for_again_after_an_import(collecting: bool) -> None:
+    (gc.enable if collecting else gc.disable)()
+    try:
+        assert imported("dpproxy.errors").__name__ == "dpproxy.errors"
+        assert gc.isenabled() is collecting
+        with pytest.raises(ModuleNotFoundError):
+            imported("dpproxy.nothing")
+        assert gc.isenabled() is collecting
+    finally:
+        gc.enable()

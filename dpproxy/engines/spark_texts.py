@@ -8,8 +8,8 @@ Spark raises for an escape before an ordinary letter. Lengths and places are INT
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
+from functools import cache
 
 from dpproxy.engines.spark_types import INT32, quote, written
 
@@ -17,21 +17,18 @@ ASIDE = 0x10F000
 """Code points for private use, of which no character is made."""
 
 
-def _apart() -> dict[str, str]:
+@cache
+def apart() -> dict[str, str]:
     """Letters whose capital Spark writes in another way, and the capital that stands for one letter by one."""
     letters = (chr(c) for c in range(128, 0x10000) if not 0xD800 <= c <= 0xDFFF)
     several = {c: c.title() if len(c.title()) == 1 else c for c in letters if len(c.upper()) > 1}
     return {**several, "\u1e9e": "\u00df"}  # PostgreSQL has no capital of the sharp s
 
 
-APART = _apart()
-_ASIDE = "".join(chr(ASIDE + i) for i in range(len(APART)))
-assert ASIDE + len(APART) < sys.maxunicode
-
-
 def upper(text: str) -> str:
-    aside = quote(_ASIDE)
-    return f"translate(upper(translate({text}, {quote(''.join(APART))}, {aside})), {aside}, {quote(''.join(APART.values()))})"
+    letters, capitals = quote("".join(apart())), quote("".join(apart().values()))
+    aside = quote("".join(chr(ASIDE + i) for i in range(len(apart()))))
+    return f"translate(upper(translate({text}, {letters}, {aside})), {aside}, {capitals})"
 
 
 def lower(text: str) -> str:

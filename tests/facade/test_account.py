@@ -157,19 +157,19 @@ def test_programs_of_no_wheel_have_no_record(tmp_path: Path) -> None:
     assert wheel_files(Binaries(tmp_path, 18)) == {}
 
 
-def test_every_reason_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_reason_is_said(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed PostgreSQL that does not run: nothing can be copied."""
     for name in ("postgres", "initdb"):
-        (tmp_path / name).write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
-        (tmp_path / name).chmod(0o755)
+        (public / name).write_text("#!/bin/sh\necho no such library >&2\nexit 127\n")
+        (public / name).chmod(0o755)
     monkeypatch.setattr(accounts, "TEMPORARY", ("/nowhere",))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(public))
     me = Account(os.geteuid(), os.getegid(), switch=False)
     with pytest.raises(FacadeError) as caught:
-        choose_place(tmp_path / "state", me, Binaries(tmp_path, 18))
-    for part in ("no such library", str(tmp_path / "state"), f"{tmp_path}:", "/nowhere"):
+        choose_place(public / "state", me, Binaries(public, 18))
+    for part in ("no such library", str(public / "state"), f"{public}:", "/nowhere"):
         assert part in str(caught.value)
-    assert not list(tmp_path.glob("dpproxy-*")), "nothing is left where it was tried"
+    assert not list(public.glob("dpproxy-*")), "nothing is left where it was tried"
 
 
 @ROOT_ONLY
