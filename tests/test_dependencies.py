@@ -11,6 +11,7 @@ import ast
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Final
@@ -84,8 +85,13 @@ def late_imports(node: ast.AST) -> Iterator[ast.Constant]:
             yield name
 
 
-def imported() -> Iterator[tuple[str, str]]:
+@cache
+def imported() -> tuple[tuple[str, str], ...]:
     """Packages that `dpproxy` imports from elsewhere, with the file."""
+    return tuple(_imported())
+
+
+def _imported() -> Iterator[tuple[str, str]]:
     for path in sorted((ROOT / "dpproxy").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

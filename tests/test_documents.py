@@ -322,11 +322,11 @@ def wrong_command(code: str) -> str | None:
     return f"`{code.strip()}` has no {', '.join(unknown)}" if unknown else None
 
 
-@pytest.mark.parametrize("module", sorted(modules()))
-def test_names_in_docstrings_and_comments_exist(module: str) -> None:
-    file = house().files[module]
+def test_names_in_docstrings_and_comments_exist() -> None:
     missing = [
         f"{file.path.relative_to(ROOT)}:{line}: {what}"
+        for module in sorted(modules())
+        for file in [house().files[module]]
         for line, text in file.said
         for what in [
             *(name for name in names_in(text) if stale(name, file)),

@@ -6,8 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 from dpproxy import errors
 
 ROOT = Path(errors.__file__).parent
@@ -62,6 +60,8 @@ SQLSTATE = re.compile(f"(?:{'|'.join(CLASSES)})[0-9A-Z]{{3}}")
 
 def spelled(text: str) -> list[str]:
     """The strings of a file that are SQLSTATEs as a whole."""
+    if not SQLSTATE.search(text):
+        return []
     strings = (n.value for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     return [s for s in strings if SQLSTATE.fullmatch(s)]
 
@@ -73,11 +73,11 @@ def names() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in sorted(ROOT.rglob("*.py")) if p != Path(errors.__file__)], ids=lambda p: str(p.relative_to(ROOT))
-)
-def test_no_file_spells_an_sqlstate(path: Path) -> None:
-    assert spelled(path.read_text()) == [], "use its name, of dpproxy.errors"
+def test_no_file_spells_an_sqlstate() -> None:
+    paths = [path for path in sorted(ROOT.rglob("*.py")) if path != Path(errors.__file__)]
+    found = {str(path.relative_to(ROOT)): spelled(path.read_text()) for path in paths}
+    assert {path: states for path, states in found.items() if states} == {}, "use its name, of dpproxy.errors"
+    assert len(found) > 300
 
 
 def test_an_sqlstate_is_found_where_it_is_spelled() -> None:

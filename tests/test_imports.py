@@ -107,8 +107,13 @@ def trees() -> Mapping[str, ast.Module]:
     return found
 
 
-def named(tree: ast.Module) -> Iterator[str]:
+@cache
+def named(tree: ast.Module) -> tuple[str, ...]:
     """All that a file imports, wherever in it: `from a import b` gives `a.b`."""
+    return tuple(_named(tree))
+
+
+def _named(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
