@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from dpproxy.authoring.evidence import called_after_people, evidence
+from dpproxy.authoring.evidence import NAMELESS, called_after_people, evidence, names_somebody
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.authoring.unit_links import Link, bare, called_like, links, named_key, own_key
 from dpproxy.authoring.yaml_text import scalar, written_name
@@ -255,7 +255,17 @@ class _Draft:
             return "hidden", "TODO named like what finds a person"
         if place not in decisions.shown and hints.free_text(name):
             return "hidden", "TODO named like free text"
+        if place not in decisions.shown and self._names_others(table, name):
+            return "hidden", "TODO may name other people, whom nothing here protects; `key` to count them and join on it"
         return None
+
+    def _names_others(self, table: CatalogTable, column: str) -> bool:
+        """Whether a column is called like an id of people, or like the key of a table of people that is left out: a group of each
+        would tell of one of them, protected as no unit is."""
+        plain = bare(table)[column]
+        others = (t for n, t in self._catalog.tables.items() if n not in self._links and n not in self._decisions.public)
+        keys = {bare(other)[key] for other in others if called_after_people(other.name.name) and (key := own_key(other))}
+        return names_somebody(column) or plain in keys - set(NAMELESS)
 
     def _of_whom(self, link: Link, other: Column) -> str:
         """A comment on a reference: to a row of the same unit, or, by a second reference to the unit's key, of somebody else."""

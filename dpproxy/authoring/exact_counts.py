@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dpproxy.amounts import ATTO
-from dpproxy.authoring.evidence import Overlap, overlaps
+from dpproxy.authoring.evidence import Overlap, as_text, overlaps
 from dpproxy.engines import literal
 from dpproxy.local.spaces import Space
 from dpproxy.policy.catalog import Catalog, CatalogColumn
+from dpproxy.policy.check import family
 from dpproxy.policy.data_claims import QUOTE, column_source, table_source
 from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, ReleasedList, TableKind, TablePolicy, UnitPath, constant_text
@@ -25,6 +26,7 @@ from dpproxy.policy.problems import START, Code, Problem
 from dpproxy.policy.report_columns import CLAIM, NUMBER, WHOLE, read_beside
 from dpproxy.review.doubts import delta
 from dpproxy.sql.template import Dialect
+from dpproxy.table_terms import TableName
 
 FAR = 10
 """Delta times the number of people must be below a tenth: far below one."""
@@ -174,6 +176,38 @@ class _Counts:
         for each in overlaps(self.catalog, private.keys(), unit, ids, self.catalog.tables[table.name], self.dialect):
             if each.column[1] not in hidden:
                 yield self._overlap(table, each)
+        for column in self.catalog.tables[table.name].columns:
+            if column.name not in hidden and (not column.bounded or family(column.type) == "text"):
+                yield self._addresses(table, column)
+        yield self._empty(table, unit)
+
+    def _addresses(self, table: TablePolicy, column: CatalogColumn) -> Question:
+        """E-mail addresses in texts, in JSON and in lists."""
+        text = as_text(column_source(self.catalog, table.name, column.name, QUOTE[self.dialect]), self.dialect)
+
+        def told(found: Numbers) -> Problem | None:
+            if found[0] < 2:  # one may be the shop's own
+                return None
+            what = f"{percent(*found)} of the rows of public table `{table.name}` have an e-mail address in `{column.name}`: "
+            what += "everybody may see it"
+            fix = 'leave the table out, hide the column, or write `public: { reviewed: "date by name" }`'
+            return self._problem(("tables", str(table.name)), what, fix, "data-public-ids")
+
+        return Question((self._rows(table, f" WHERE {text} LIKE '%_@_%._%'"), self._rows(table)), told)
+
+    def _empty(self, table: TablePolicy, unit: tuple[TableName, str]) -> Question:
+        """A public table, or a table of units, without rows: nothing could be compared."""
+        units = f"SELECT COUNT(*) FROM {table_source(self.catalog, unit[0], QUOTE[self.dialect])}"
+
+        def told(found: Numbers) -> Problem | None:
+            if all(found):
+                return None
+            empty = table.name if not found[0] else unit[0]
+            what = f"`{empty}` is empty: nothing says whether public table `{table.name}` will hold ids of people"
+            fix = "run this check again when it has rows"
+            return self._problem(("tables", str(table.name)), what, fix, "data-public-empty")
+
+        return Question((self._rows(table), units), told)
 
     def _overlap(self, table: TablePolicy, each: Overlap) -> Question:
         def told(found: Numbers) -> Problem | None:

@@ -91,6 +91,9 @@ AND (sql ILIKE '%COLLATE%' OR EXISTS (
 """
 """Tables with a collation somewhere, and views that may show their columns."""
 
+_VIEWS = "SELECT schema_name, view_name, sql FROM duckdb_views() WHERE database_name = current_database() AND NOT internal"
+_AS = re.compile(r"\bAS\b", re.IGNORECASE)
+
 _OWN = re.compile(r'("(?:[^"]|"")*"|\w+) VARCHAR COLLATE (?!(?:binary|c|posix)\b)', re.IGNORECASE)
 """A column of a table whose equal texts may differ, in DuckDB's own spelling of CREATE TABLE."""
 
@@ -175,7 +178,30 @@ def introspected(connection: duckdb.DuckDBPyConnection) -> Catalog:
         # DuckDB has no foreign keys across schemas
         foreign = ForeignKey(_folded(columns), _table_name(schema, target or ""), _folded(target_columns))
         tables[name] = _constrained(tables[name], kind, _folded(columns), foreign)
+    for schema, table, sql in fetched(connection, _VIEWS):
+        name = _table_name(schema, table)
+        if name in tables:
+            tables[name] = replace(tables[name], reads=_read(connection, sql))
     return Catalog(tables)
+
+
+def _read(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[TableName, ...]:
+    """The tables that a view's query reads: what comes after the first AS that a query comes after. Nothing of a text that DuckDB
+    cannot take apart."""
+    for place in _AS.finditer(sql):
+        try:
+            parts = connection.get_table_names(sql[place.end() :], qualified=True)
+        except duckdb.Error:
+            continue
+        if parts:
+            return tuple(sorted({_qualified(text) for text in parts}, key=str))
+    return ()
+
+
+def _qualified(text: str) -> TableName:
+    """A table by its name in a query, in the main schema where no other is named."""
+    *schema, table = (part.strip('"').replace('""', '"') for part in re.findall(r'"(?:[^"]|"")*"|[^."]+', text))
+    return _table_name(schema[-1] if schema else "main", table)
 
 
 def _with_spellings(table: CatalogTable, sql: str) -> CatalogTable:

@@ -93,6 +93,17 @@ SELECT conrelid::int8, conkey::int4[], confrelid::int8, confkey::int4[], convali
 FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 ORDER BY conrelid, conname
 """
 
+_READ = """
+SELECT DISTINCT r.ev_class::int8, n.nspname, c.relname
+FROM pg_rewrite r
+JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = r.oid AND d.refclassid = 'pg_class'::regclass
+JOIN pg_class c ON c.oid = COALESCE(pg_partition_root(d.refobjid), d.refobjid)
+JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE r.rulename = '_RETURN' AND d.refobjid <> r.ev_class
+ORDER BY 1, 2, 3
+"""
+"""What the queries of views read; of a partition, the table that it is a part of."""
+
 _NUMERICS = """
 SELECT n.nspname, c.relname, a.attname, regexp_match(
     format_type('numeric'::regtype, CASE WHEN a.atttypmod >= 0 THEN a.atttypmod ELSE t.typtypmod END),
@@ -159,6 +170,9 @@ async def introspect(connection: asyncpg.Connection) -> Catalog:
         if columns and others:
             key = ForeignKey(columns, tables[target].name, others, enforced=checked)
             tables[oid] = replace(tables[oid], foreign_keys=(*tables[oid].foreign_keys, key))
+    for oid, schema, table in await connection.fetch(_READ):
+        if oid in tables:
+            tables[oid] = replace(tables[oid], reads=(*tables[oid].reads, TableName(schema, table)))
     withheld = {TableName(s, t): frozenset(columns) for s, t, columns in await connection.fetch(_WITHHELD)}
     return Catalog({t.name: t for t in tables.values()}, withheld)
 

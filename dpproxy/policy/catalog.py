@@ -70,7 +70,8 @@ class ForeignKey:
 
 @dataclass(frozen=True)
 class CatalogTable:
-    """Describes a table. `source` is the backend's (schema, name). `rows`: how many rows a public table has."""
+    """Describes a table. `source` is the backend's (schema, name). `rows`: how many rows a public table has. `reads`: of a view,
+    the tables that its query reads, also those that the role may not; no part of what a table is."""
 
     name: TableName
     source: tuple[str, str]
@@ -80,6 +81,7 @@ class CatalogTable:
     foreign_keys: tuple[ForeignKey, ...] = ()
     comment: str | None = None
     rows: int | None = None
+    reads: tuple[TableName, ...] = field(default=(), compare=False, repr=False)
 
     def column(self, name: str) -> CatalogColumn | None:
         return next((c for c in self.columns if c.name == name), None)

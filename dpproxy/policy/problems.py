@@ -37,7 +37,8 @@ Code = Literal[
     "reports-sketch",
     "personal-column", "personal-table", "unseen-rows", "secret-in-clear", "shared-data", "unit-not-listed",
     "half-key", "second-unit", "unkept-key", "unreachable", "unused-role", "whole-budget",
-    "data-beyond-range", "data-beyond-rows", "data-cut", "data-null-unit", "data-open", "data-public-ids", "data-small",
+    "data-beyond-range", "data-beyond-rows", "data-cut", "data-null-unit", "data-open", "data-public-empty", "data-public-ids",
+    "data-small",
     "data-undeclared", "data-reports",
 ]  # fmt: skip
 
@@ -123,6 +124,7 @@ CODES: Mapping[Code, Kind] = {
     "data-cut": Kind("warning", "Bounds cut rows or groups of people in the data.", True),
     "data-null-unit": Kind("warning", "Rows of the data belong to nobody.", True),
     "data-public-ids": Kind("error", "A public table holds ids of people in the data.", True),
+    "data-public-empty": Kind("note", "A public table, or that of units, has no rows: no ids could be compared.", True),
     "data-small": Kind("warning", "Delta is not far below one in the number of people in the data.", True),
     "data-undeclared": Kind("warning", "Values of the data are not among those declared.", True),
     "data-reports": Kind("error", "Reports of the data are none that the claim allows.", True),

@@ -11,7 +11,7 @@ import re
 _KEY = re.compile(r"(?:^|_)(?:id|ids|key|sk|uuid|guid|code|no|nr|num|number|hash|token)$|(?<=[a-z])(?:Id|ID|Key|key)$|id$")
 _PERSON = re.compile(
     r"(?:^|_)(?:e_?mail|mail|phone|telephone|mobile|fax|ssn|social_security|passport|iban|license_no|"
-    r"first_?name|last_?name|sur_?name|given_?name|family_?name|full_?name|real_?name|contact_?name|user_?name|maiden_?name|login|"
+    r"first_?name|last_?name|sur_?name|given_?name|family_?name|full_?name|real_?name|contact_?name|(?:user|member|customer|client|patient|student|employee|person|player|guest|driver|author|owner)_?name|maiden_?name|login|"
     r"address|address_?line_?\d|address\d|street|street_?(?:name|number)|suite_?number|postal_?code|post_?code|zip|zip_?code|"
     r"birth_?date|date_?of_?birth|dob|ip|ip_?address|password|"
     r"telefon(?:nummer)?|handy(?:nummer)?|stra(?:ss|ß)e|anschrift|adresse|vorname|nachname|familienname|geburts(?:datum|tag)|"

@@ -3,81 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import psycopg
 import pytest
 
 from dpproxy.authoring.checking import Depth, findings
 from dpproxy.authoring.draft import Decisions, Frame, draft, led, unit_name
 from dpproxy.authoring.evidence import Overlap, evidence
+from dpproxy.backends.duckdb_catalog import introspected
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable, ForeignKey
 from dpproxy.policy.load import load_file, read_text
 from dpproxy.policy.people import make_verifier
+from dpproxy.serve.launch import launched
 from dpproxy.table_terms import TableName
+
+from .worlds import TRADES, trade
 
 VERIFIER = make_verifier("x")
 FRAME = Frame("trade", "{ duckdb: trade.duckdb }", "ada", VERIFIER)
-TYPES = {"i": "int4", "t": "text", "n": "numeric", "d": "timestamp"}
-
-# A trade: the unit, then tables as `name(columns)`; those after `|` are catalogues, about nobody. A column is text unless it ends
-# in `:i`, `:n`, `:d`.
-TRADES = {
-    "blog": "users.id users(id:i,login,joined:d) posts(id:i,author_id:i,title,at:d) comments(id:i,post_id:i,commenter:i,body) "
-    "follows(follower:i,followed:i) | tags(id:i,label) languages(code,label)",
-    "bank": "accounts.account_no accounts(account_no:i,opened:d,branch:i) payments(id:i,payer:i,payee:i,amount:n) "
-    "cards(pan,account_no:i) logins(account:i,at:d) | branches(branch:i,city) currencies(iso,digits:i)",
-    "clinic": "patients.id patients(id:i,sex,born:d) labs(id:i,code,result:n) visits(visit:i,patient:i,ward:i) "
-    "next_of_kin(patient:i,name,phone) | wards(ward:i,floor:i) lab_codes(code,unit)",
-    "school": "students.student_id students(student_id:i,year:i) marks(student_id:i,course:i,mark:n) "
-    "parents(parent_id:i,student:i,email) teachers(id:i,name,wage:n) | courses(course:i,title) rooms(room,seats:i)",
-    "shop": "customers.customer_id customers(customer_id:i,city) orders(order_id:i,customer_id:i,at:d) "
-    "order_notes(order_id:i,body) reviews(id:i,reviewer:i,stars:i) | products(product_id:i,title,price:n) categories(id:i,label)",
-    "chat": "members.member_id members(member_id:i,joined:d) messages(id:i,sender:i,receiver:i,body) "
-    "blocks(blocker:i,blocked:i) | channels(channel:i,topic) emojis(code,label)",
-    "logistics": "clients.client_id clients(client_id:i,city) parcels(parcel:i,client_id:i,weight:n) scans(parcel:i,depot:i,at:d) "
-    "drivers(driver_id:i,name) | depots(depot:i,city) tariffs(zone:i,price:n)",
-    "gym": "members.id members(id:i,born:d) checkins(member:i,at:d) trainers(id:i,name,wage:n) "
-    "| plans(plan:i,price:n) machines(machine:i,label)",
-    "hotel": "guests.guest_id guests(guest_id:i,country) stays(stay:i,guest_id:i,room:i) complaints(stay:i,body) "
-    "| rooms(room:i,beds:i) seasons(season,factor:n)",
-    "library": "readers.card_no readers(card_no:i,born:d) loans(card_no:i,item:i,due:d) fines(card:i,amount:n) "
-    "| items(item:i,title) shelves(shelf,floor:i)",
-    "telecom": "subscribers.msisdn subscribers(msisdn,plan:i) calls(caller,callee,seconds:i) sms(msisdn,at:d) "
-    "| plans(plan:i,price:n) cells(cell:i,lat:n,lon:n)",
-    "insurer": "persons.person_id persons(person_id:i,born:d) policies(policy_no:i,holder:i) claims(claim:i,policy_no:i,paid:n) "
-    "| tariffs(tariff:i,rate:n) perils(peril,label)",
-    "rides": "riders.rider_id riders(rider_id:i,city) trips(trip:i,rider_id:i,driver_id:i,fare:n) "
-    "drivers(driver_id:i,license_no) | zones(zone:i,label) vehicle_types(code,seats:i)",
-    "staff": "employees.emp_no employees(emp_no:i,hired:d) salaries(emp_no:i,salary:n) managers(emp_no:i,dept:i) "
-    "absences(employee:i,day:d) | departments(dept:i,label) grades(grade:i,least:n)",
-    "charity": "donors.donor_id donors(donor_id:i,city) gifts(donor_id:i,amount:n) letters(donor:i,body) "
-    "| campaigns(campaign:i,title) funds(fund:i,label)",
-    "dating": "users.user_id users(user_id:i,born:d) likes(liker:i,liked:i) photos(user_id:i,url) "
-    "| interests(interest:i,label) cities(city:i,label)",
-    "paper": "subscribers.subscriber_id subscribers(subscriber_id:i,city) reads(subscriber_id:i,article:i) letters(writer,body) "
-    "| articles(article:i,title) sections(section,label)",
-    "energy": "customers.customer_no customers(customer_no:i,zip) meters(meter:i,customer_no:i) readings(meter:i,at:d,kwh:n) "
-    "| tariffs(tariff:i,price:n) substations(station:i,volts:i)",
-    "airline": "passengers.passenger_id passengers(passenger_id:i,country) bookings(booking:i,passenger_id:i,flight:i) "
-    "meals(booking:i,meal) crew(crew_id:i,name,phone) | flights(flight:i,origin,target) aircraft(tail,seats:i)",
-    "games": "players.playerid players(playerid:i,country) matches(match:i,winner:i,loser:i) purchases(playerid:i,amount:n) "
-    "salaries(playerid:i,year:i,salary:n) | maps(map:i,label) weapons(weapon:i,damage:n)",
-}
-
-
-def trade(text: str) -> tuple[tuple[TableName, str], Catalog, list[TableName]]:
-    """The unit, the schema, its catalogues."""
-    unit, rest = text.split(" ", 1)
-    private, public = (part.split() for part in rest.split("|"))
-    tables = {}
-    for written in (*private, *public):
-        name, columns = written.rstrip(")").split("(")
-        pairs = [(c.split(":") + ["t"])[:2] for c in columns.split(",")]
-        found = TableName("public", name)
-        tables[found] = CatalogTable(found, ("main", name), tuple(CatalogColumn(c, c, TYPES[t]) for c, t in pairs))
-    table, column = unit.split(".")
-    return (TableName("public", table), column), Catalog(tables), [TableName("public", w.split("(")[0]) for w in public]
 
 
 @pytest.mark.parametrize("text", TRADES.values(), ids=list(TRADES))
@@ -91,17 +38,133 @@ def test_nobody_is_published_unless_the_author_says_so(text: str) -> None:
     assert sorted(t.name for t in policy.tables.values() if t.kind.shown) == sorted(catalogues)
 
 
-def test_evidence_tells_people_from_catalogues() -> None:
-    """Most tables of people without a path are doubted for a reason; few catalogues are."""
-    doubted: dict[bool, list[bool]] = {True: [], False: []}
-    for text in TRADES.values():
-        unit, catalog, catalogues = trade(text)
-        private = led(catalog, Decisions(unit, unit_name(unit))).keys()
-        for name, table in catalog.tables.items():
-            if name not in private:
-                doubted[name in catalogues].append(bool(evidence(catalog, private, unit, table)))
-    assert sum(doubted[True]) < 0.3 * len(doubted[True]), "catalogues"
-    assert sum(doubted[False]) > 0.5 * len(doubted[False]), "tables of people"
+PEOPLE = 50
+FIRST, APART = 70_000_000, 7
+"""The lowest id of a person, and how far the next one is."""
+SOMEBODY = "somebody"
+"""A text that rows of people have and those of catalogues have not."""
+
+
+def cell(table: CatalogTable, column: CatalogColumn, written: str, private: bool) -> str:
+    """SQL of a cell of row `i`, by what a trade says of its column."""
+    person = f"{FIRST} + {APART} * (i % {PEOPLE})"
+    if written == "p":
+        return f"CAST({person} AS VARCHAR)" if column.type == "text" else person
+    match column.type:
+        case "text":
+            return f"'{SOMEBODY if private else 'thing'} ' || i"
+        case "timestamp":
+            return "TIMESTAMP '2024-05-05'"
+        case _:
+            return "i + 1" if column is table.columns[0] else "i % 7"
+
+
+def stored(folder: Path, name: str) -> Path:
+    """Make the database of a trade, where each table has rows, and those of people hold ids and texts of people."""
+    (owner, key), catalog, catalogues = trade(TRADES[name])
+    path = folder / f"{name}.duckdb"
+    with duckdb.connect(str(path)) as connection:
+        for found, table in catalog.tables.items():
+            marked = set(re.findall(r"(\w+):p", re.search(rf"\b{found.name}\(([^)]*)\)", TRADES[name])[1]))  # type: ignore[index]
+            marked |= {key} if found == owner else set()
+            private = found not in catalogues
+            cells = (cell(table, c, "p" if c.name in marked else "", private) for c in table.columns)
+            chosen = ", ".join(f'{sql} AS "{c.name}"' for c, sql in zip(table.columns, cells, strict=True))
+            rows = PEOPLE if private else 9
+            connection.execute(f'CREATE TABLE "{found.name}" AS SELECT {chosen} FROM range({rows}) AS t(i)')
+    return path
+
+
+def answered(path: Path, public: set[TableName]) -> Path:
+    """The draft of a trade as an author leaves it who confirms every guess and calls `public` public."""
+    unit, _, _ = trade(TRADES[path.stem])
+    catalog = duckdb_shapes(path)
+    text = draft(catalog, Decisions(unit, unit_name(unit), public=frozenset(public)), {}, replace(FRAME, dataset=path.stem))
+    policy = path.with_suffix(".yaml")
+    policy.write_text(re.sub(r" *# TODO.*|TODO ", "", text.replace("trade.duckdb", path.name)))
+    return policy
+
+
+def duckdb_shapes(path: Path) -> Catalog:
+    with duckdb.connect(str(path), read_only=True) as connection:
+        return introspected(connection)
+
+
+@pytest.fixture(scope="module")
+def careless(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, set[TableName]]:
+    """Policies of all trades by an author who calls public whatever neither the schema nor `check --data` doubts, and the tables
+    that are so."""
+    folder = tmp_path_factory.mktemp("trades")
+    policies = {}
+    for name in TRADES:
+        path = stored(folder, name)
+        unit, _, _ = trade(TRADES[name])
+        catalog = duckdb_shapes(path)
+        private = led(catalog, Decisions(unit, "x")).keys()
+        public = {n for n, t in catalog.tables.items() if n not in private and not evidence(catalog, private, unit, t)}
+        doubted = {p.what for p in asyncio.run(findings([answered(path, public)], Depth.DATA)) if "public table" in p.what}
+        public -= {n for n in public if any(f"public table `{n}`" in what for what in doubted)}
+        policies[answered(path, public)] = public
+    return policies
+
+
+def test_evidence_tells_people_from_catalogues(careless: dict[Path, set[TableName]]) -> None:
+    """An author who believes every silence publishes nobody, and leaves out few catalogues."""
+    things = {(path, name) for path in careless for name in trade(TRADES[path.stem])[2]}
+    shown = {(path, name) for path, public in careless.items() for name in public}
+    assert [f"{path.stem}.{name}" for path, name in shown - things] == [], "tables of people"
+    assert len(things - shown) < 0.3 * len(things), "catalogues"
+
+
+KNOWN = Path(__file__).parents[1] / "corpus" / "policies"
+PEOPLE_TOO = {"employee", "employees", "staff", "actor", "suppliers", "customer_address", "customer_customer_demo"}
+"""Tables that the policies of the corpus call public, with names, addresses or ids of people."""
+SILENT = {"nafld2", "nafld3", "users_channels-uzooNNtSRO"}
+"""Tables of people that no name of a schema without constraints speaks of: `id` of the first two is seen in the data, and the third
+has counts of pairs of channels."""
+
+
+def test_well_known_schemas_without_their_constraints(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPPROXY_CORPUS", str(shared / "corpus" / "db"))
+    silent, things, doubted = set(), 0, 0
+    for path in sorted(KNOWN.glob("*.yaml")):
+        policy = load_file(path).policy
+        unit = policy.unit_key
+        assert unit is not None
+        shapes = duckdb_shapes(shared / "corpus" / "db" / f"{path.stem}.duckdb").tables
+        catalog = Catalog({n: replace(t, primary_key=(), unique=(), foreign_keys=()) for n, t in shapes.items()})
+        private = led(catalog, Decisions(unit, "x")).keys()
+        for name in catalog.tables.keys() & policy.tables.keys():
+            seen = name in private or bool(evidence(catalog, private, unit, catalog.tables[name]))
+            if not policy.tables[name].kind.shown or name.name in PEOPLE_TOO:
+                silent |= set() if seen else {name.name}
+            else:
+                things, doubted = things + 1, doubted + seen
+    assert silent == SILENT
+    assert things > 50
+    assert doubted < 0.3 * things, "catalogues needlessly left out"
+
+
+@pytest.mark.long
+def test_no_row_of_a_person_is_served(careless: dict[Path, set[TableName]], tmp_path: Path) -> None:
+    """Of each table of each trade, served as its author left it, all is asked for."""
+    answers = refusals = 0
+    with launched(list(careless), tmp_path / "state") as proxy:
+        for path, public in careless.items():
+            where = f"host={proxy.host} port={proxy.port} user=ada password=x dbname={path.stem}"
+            with psycopg.connect(where, autocommit=True) as connection:
+                for name in trade(TRADES[path.stem])[1].tables:
+                    try:
+                        rows = connection.execute(f'SELECT * FROM "{name.name}"').fetchall()
+                    except psycopg.Error:
+                        assert name not in public, "a catalogue is shown"
+                        refusals += 1
+                        continue
+                    answers += 1
+                    said = [str(value) for row in rows for value in row]
+                    assert not [text for text in said if SOMEBODY in text or text.startswith(str(FIRST)[:5])], (path, name)
+    assert answers
+    assert refusals
 
 
 def test_a_foreign_key_to_a_private_table_is_evidence() -> None:
@@ -228,6 +291,61 @@ def test_a_key_is_known_without_its_ending(name: str, key: str, called: str) -> 
     unit, catalog, _ = trade(f"people.{key} people({key}:i) {name}(x:n,{called}:i) | t(id:i)")
     table = catalog.tables[TableName("public", name)]
     assert evidence(catalog, {unit[0]}, unit, table) == (f"`{called}` is called like a key of people's rows",)
+
+
+DISGUISED = {
+    "blanks": "SELECT ' ' || account_no || ' ' AS who FROM accounts",
+    "numbers as text": "SELECT account_no::VARCHAR AS who FROM accounts",
+    "digests": "SELECT sha256(account_no::VARCHAR) AS who FROM accounts",
+    "digests in capitals": "SELECT upper(md5(account_no::VARCHAR)) AS who FROM accounts",
+    "base64": "SELECT base64(encode(account_no::VARCHAR)) AS who FROM accounts",
+    "another whole number": "SELECT account_no::HUGEINT::BIGINT AS who FROM accounts",
+    "e-mails in JSON": "SELECT to_json({'to': 'p' || account_no || '@example.org'}) AS who FROM accounts",
+    "e-mails in a list": "SELECT ['p' || account_no || '@example.org'] AS who FROM accounts",
+    "e-mails in a text": "SELECT 'ask p' || account_no || '@example.org, please' AS who FROM accounts",
+    "no row yet": "SELECT 1 AS who FROM accounts WHERE false",
+}
+
+
+@pytest.mark.parametrize("name", DISGUISED)
+def test_people_in_disguise_are_seen(bank: Path, name: str) -> None:
+    """Columns that no name gives away, with ids as somebody else writes them."""
+    with duckdb.connect(str(bank / "bank.duckdb")) as connection:
+        connection.execute(f"CREATE OR REPLACE TABLE payments AS {DISGUISED[name]}")
+    path = bank / "p.yaml"
+    path.write_text(POLICY.replace("PUBLIC", "true"))
+    codes = {p.code for p in asyncio.run(findings([path], Depth.DATA)) if "`payments`" in p.what}
+    assert codes == {"data-public-empty" if name == "no row yet" else "data-public-ids"}
+
+
+def test_views_of_people_are_seen(bank: Path) -> None:
+    """By what their queries read, whatever the columns are called; a view of a view, too."""
+    with duckdb.connect(str(bank / "bank.duckdb")) as connection:
+        connection.execute(
+            "DROP TABLE payments; CREATE VIEW payments AS SELECT city AS place, count(*) AS n FROM accounts GROUP BY 1"
+        )
+    path = bank / "p.yaml"
+    path.write_text(POLICY.replace("PUBLIC", "true"))
+    (said,) = [p for p in asyncio.run(findings([path], Depth.SHAPES)) if "`payments`" in p.what]
+    assert (said.code, said.what.rpartition(": ")[2]) == ("personal-table", "it is a view of `accounts`, whose rows are people's")
+
+
+def test_doubts_are_handed_on() -> None:
+    """Claims are about people where the policies that they name are, whatever holds between them."""
+    unit, catalog, _ = trade(TRADES["insurer"])
+    signs = evidence(catalog, led(catalog, Decisions(unit, "x")).keys(), unit, catalog.tables[TableName("public", "claims")])
+    assert signs == (
+        "`policy_no` is called like the key of `policies`, which may be about people: `holder` is called like an id of people",
+    )
+
+
+def test_ids_of_other_people_are_hidden_in_a_draft() -> None:
+    """A ride names its driver as well, whom the rider's protection does not cover."""
+    unit, catalog, _ = trade(TRADES["rides"])
+    text = draft(catalog, Decisions(unit, "rider"), {}, FRAME)
+    assert "      driver_id: hidden  # TODO may name other people" in text
+    shown = frozenset({(TableName("public", "trips"), "driver_id")})
+    assert "      driver_id: {}" in draft(catalog, Decisions(unit, "rider", shown=shown), {}, FRAME)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,20 @@ async def test_texts_of_many_spellings(tmp_path: Path) -> None:
     assert {c.reason for t in tables.values() for c in t.columns if not c.bounded} == {SPELLINGS}
 
 
+async def test_what_views_read(tmp_path: Path) -> None:
+    """Through views of views, whatever else is called AS something."""
+    path = str(tmp_path / "views.duckdb")
+    with duckdb.connect(path) as connection:
+        connection.execute("""CREATE TABLE t("a AS b" INTEGER); CREATE SCHEMA s; CREATE TABLE s."x.y"(c INTEGER);
+            CREATE VIEW one AS SELECT * FROM t; CREATE VIEW two("d AS e") AS WITH q AS (SELECT * FROM one) SELECT "a AS b" FROM q, s."x.y";
+            CREATE VIEW none AS SELECT 1 AS n""")
+    backend = DuckDB(DuckDBBackend(path))
+    tables = (await backend.introspect()).tables
+    await backend.close()
+    read = {str(name): sorted(map(str, table.reads)) for name, table in tables.items() if table.reads}
+    assert read == {"one": ["t"], "two": ["s.x.y", "t"]}
+
+
 async def test_ranges_of_public_tables_only(backend: DuckDB) -> None:
     zed = TableName("s2", "zed")
     catalog = await backend.with_public_ranges(await backend.introspect(), frozenset({zed}))

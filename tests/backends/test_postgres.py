@@ -35,7 +35,7 @@ CREATE SCHEMA "S2";
 CREATE TABLE "S2".visits (person int REFERENCES people, day date, page text, UNIQUE (person, day)) PARTITION BY RANGE (day);
 CREATE TABLE "S2".visits_2024 PARTITION OF "S2".visits FOR VALUES FROM ('2024-01-01') TO ('2025-01-01');
 CREATE VIEW seen AS SELECT id, b FROM people;
-CREATE MATERIALIZED VIEW kept AS SELECT id FROM people;
+CREATE MATERIALIZED VIEW kept AS SELECT id FROM people JOIN "S2".visits_2024 ON person = id;
 CREATE TABLE parent (id int PRIMARY KEY);
 CREATE TABLE child () INHERITS (parent);
 CREATE TABLE loose (a int, b int);
@@ -167,6 +167,8 @@ async def test_introspection_of_tables_and_keys(backend: Postgres) -> None:
     assert unique(catalog, "parent") == ((), ())
     assert unique(catalog, "loose") == ((), (("b",),))
     assert unique(catalog, "late") == ((), ())
+    read = {name.name: sorted(map(str, table.reads)) for name, table in catalog.tables.items() if table.reads}
+    assert read == {"seen": ["people"], "kept": ["S2.visits", "people"]}, "of a partition the whole table"
     assert not any(c.public_range for t in catalog.tables.values() for c in t.columns)
 
 
