@@ -273,6 +273,10 @@ class Plans(Protocol):
         """Do as `plan`, in a thread where it may take long; then `race` waits for it."""
         ...
 
+    async def counted_aside(self, race: Race, length: int, work: Callable[[], T]) -> T:
+        """Return what `work` on a text of this length gives, done where a plan of it would be made, and within its steps."""
+        ...
+
 
 class Watch(Protocol):
     """Looks whether the data that a dataset is an extract of have changed."""

@@ -25,7 +25,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.plan.pipeline import PlanFunction, planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy, Role
-from dpproxy.sql.effort import Stop, stoppable
+from dpproxy.sql.effort import Postponed, Stop, at_once, counted, stoppable
 from dpproxy.sql.person_aggregates import Units
 from dpproxy.sql.privacy_clauses import as_table, in_double_quotes, written
 from dpproxy.sql.repeatability import CLOCK, CLOSENESS, Reading, reading, shown
@@ -40,8 +40,11 @@ ROOM_OF_PLANS = 64 << 20  # bytes of them: as many of usual statements; one of 2
 COPIES = 4  # times that the bytes of a text are held for it: as it came, without what stands around it, in trees
 LEAST_OF_TEXT, LEAST_OF_PLAN = 2048, 48 * 1024  # bytes, whatever was asked
 OF_ACCOUNT = 9  # bytes of a plan for each of its outer query and its account; trees have the rest
-SHORT = 400  # characters of a text that is split and planned in some milliseconds; a longer one shall not hold others up
-ASIDE = 2  # long texts at a time
+SHORT = (
+    400  # characters of a text that is split, and most often planned, in some milliseconds; a longer one shall not hold others up
+)
+AT_ONCE = 100  # steps of planning a short text on the loop, three to ten milliseconds: a few short ones take a second
+ASIDE = 2  # texts beside the loop at a time
 LOGGED = 50_000  # characters of a plan that is refused as unproven, in the log
 
 T = TypeVar("T")
@@ -150,6 +153,15 @@ class PlanCache:
         key = self._key(statement, role, settings, types)
         return _unpacked(await self._beside(race, self._plan_call(statement), len(statement.text), *key))
 
+    async def counted_aside(self, race: Race, length: int, work: Callable[[], T]) -> T:
+        """Return what `work` on a text of this length gives, done where a plan of it would be made, and within its steps. Raises
+        Refusal."""
+
+        def within() -> T:
+            return counted(work)[0]
+
+        return await self._beside(race, within, length)
+
     def _reading(self, statement: Statement) -> Reading:
         """How closely a statement looks at the clock; one that reads a view of the policy may do so by any of them."""
         own, text = reading(statement.text), statement.text.lower()
@@ -163,9 +175,16 @@ class PlanCache:
         return self._made if self._reading(statement) == "moment" else self._plans
 
     async def _beside(self, race: Race, call: Callable[..., T], length: int, *key: Hashable) -> T:
-        """A plan that nobody waits for any more ends at its next step (`sql.effort`), and is not remembered."""
-        if length <= SHORT or (isinstance(call, MemoizedCall) and call.has(*key)):
+        """A plan that nobody waits for any more ends at its next step (`sql.effort`), and is not remembered. Of a short text one
+        is begun here, and anew beside the loop where that takes long."""
+        known = isinstance(call, MemoizedCall) and call.has(*key)
+        if known:
             return call(*key)
+        if length <= SHORT:
+            try:
+                return at_once(AT_ONCE, lambda: call(*key))
+            except Postponed:
+                pass
         stop = Stop()
         return await race(self._aside.run(lambda: stoppable(stop, lambda: call(*key)), stop.ask))
 

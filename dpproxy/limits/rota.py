@@ -171,15 +171,15 @@ class Place:
     """One session in the rota."""
 
     def __init__(self, rota: Rota, path: Path) -> None:
-        self._rota, self._path = rota, path
+        self._rota, self.path = rota, path
 
     def passes(self) -> bool:
         """Return whether something may be done for the session at once."""
-        return self._rota.passes(self._path)
+        return self._rota.passes(self.path)
 
     def call(self, go: Callable[[], None]) -> Piece:
         """Have `go` called when it is the session's turn."""
-        return self._rota.call(self._path, go)
+        return self._rota.call(self.path, go)
 
     def turn(self) -> Generator[Any, None, None]:
         """Wait for the session's turn, within a coroutine that is driven by hand."""
@@ -192,4 +192,4 @@ class Place:
 
     def took(self, seconds: float) -> None:
         """Note what was taken for it."""
-        self._rota.took(self._path, seconds)
+        self._rota.took(self.path, seconds)

@@ -18,7 +18,7 @@ from time import thread_time
 from typing import Any, Final, Protocol, TypeVar
 
 from dpproxy.errors import TOO_MANY_CONNECTIONS, Refusal
-from dpproxy.limits.rota import SLICE, Place
+from dpproxy.limits.rota import SLICE, Order, Path, Place
 
 # Processor time, put down to whoever the work is for.
 #
@@ -104,22 +104,57 @@ class Race(Protocol):
     def __call__(self, work: Awaitable[T], /) -> Awaitable[T]: ...
 
 
+def _payers_path() -> Path:
+    """The role and the user whom the work is for."""
+    payer = _payer.get()
+    return payer.place.path if payer is not None and payer.place is not None else ("", "")
+
+
 class SideThreads:
-    """Runs some pieces of work at a time; others wait for their turn. Who waits may be cancelled: what has begun is asked to
-    stop, and has its place until it has ended."""
+    """Runs some pieces of work at a time; others wait for their turn, roles and users one after the other (`rota.Order`): however
+    much one of them has waiting, another's piece begins as soon as some that run have ended. Who waits may be cancelled: what
+    has begun is asked to stop, and has its place until it has ended."""
 
     def __init__(self, places: int) -> None:
-        self._free = asyncio.Semaphore(places)
+        self._places, self._running = places, 0
+        self._line: Order[asyncio.Future[None]] = Order()
+
+    async def _turn(self, path: Path) -> None:
+        """Wait for a place, and take it."""
+        if self._running < self._places and not self._line:
+            self._running += 1
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.put(path, turn)
+        try:
+            await turn
+        except BaseException:
+            if not turn.cancelled():  # the place came at the same moment
+                self._left(path, 0.0)
+            raise
+
+    def _left(self, path: Path, seconds: float) -> None:
+        """Give a place to who is next."""
+        self._line.charge(path, seconds)
+        while self._line:
+            turn = self._line.take()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._running -= 1
+        if not self._running:
+            self._line.forget()
 
     async def run(self, work: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
         """Return what `work` gives or raises. `stop`: asks it to stop, where it can; called when nobody waits any more."""
-        await self._free.acquire()
+        path = _payers_path()
+        await self._turn(path)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
         context, put = contextvars.copy_context(), put_down()
 
         def settle(result: T | None, error: BaseException | None, seconds: float) -> None:
-            self._free.release()
+            self._left(path, seconds)
             put(seconds)
             if done.cancelled():
                 return
@@ -140,7 +175,7 @@ class SideThreads:
         try:
             threading.Thread(target=whole, name="dpproxy-aside", daemon=True).start()
         except BaseException:
-            self._free.release()
+            self._left(path, 0.0)
             raise
         try:
             return await done

@@ -17,7 +17,7 @@ from dpproxy.session.facade_login import Greeting
 from dpproxy.wire import backend as back
 from dpproxy.wire.frontend import decode_sasl_initial, decode_sasl_response
 from dpproxy.wire.protocol import Frame
-from dpproxy.wire.scram import USUAL, ScramServer, Shape, Verifier, drawn, mock_verifier, parse_verifier
+from dpproxy.wire.scram import USUAL, ScramServer, Shape, Verifier, drawn, mock_verifier, offered, parse_verifier
 
 Group = tuple[str, ...]
 """Datasets in which one name shows one salt, in the order they are served."""
@@ -96,7 +96,8 @@ def _shapes(
 
 
 class Login:
-    """A login is one SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set.
+    """A login is one SCRAM exchange. `start` is sent first; each answer goes to `answer` until `user` is set. What stands for a
+    user who does not exist is computed once there is a message to answer: a stranger who only connects shall cost little.
 
     `binding`: what the server's certificate binds a login to, under TLS.
     """
@@ -109,22 +110,26 @@ class Login:
         binding: bytes | None = None,
     ) -> None:
         users: Mapping[str, User] = policy.users if policy else {}
-        found = users.get(greeting.user)
-        verifier = found.password if found else None
-        mock = nobody.verifier(greeting.database, greeting.user)
-        self._scram = ScramServer(verifier, user=greeting.user, mock=mock, channel_binding=binding)
-        self._found = found
-        self.proving = False  # the next message proves a password, or fails to
+        self._found = users.get(greeting.user)
+        self._greeting, self._nobody, self._binding = greeting, nobody, binding
+        self._scram: ScramServer | None = None
         self.user: User | None = None
 
     @property
+    def proving(self) -> bool:
+        """Return whether the next message proves a password, or fails to."""
+        return self._scram is not None
+
+    @property
     def start(self) -> bytes:
-        return back.authentication_sasl(self._scram.mechanisms)
+        return back.authentication_sasl(offered(self._binding is not None))
 
     def answer(self, frame: Frame) -> bytes:
         """Return the server's next message. Raises a fatal ProtocolError."""
-        if not self.proving:
-            self.proving = True
+        if self._scram is None:
+            asked, verifier = self._greeting, self._found.password if self._found else None
+            mock = self._nobody.verifier(asked.database, asked.user)
+            self._scram = ScramServer(verifier, user=asked.user, mock=mock, channel_binding=self._binding)
             initial = decode_sasl_initial(frame)
             return back.authentication_sasl_continue(self._scram.first(initial.mechanism, initial.data))
         final = self._scram.final(decode_sasl_response(frame).data)

@@ -144,7 +144,7 @@ class ExtendedQuery:
         formats = all_formats(message.formats, len(message.values), len(answer.literals))
         values = [*message.values, *converted(answer.literals, CLIENT_ENCODING.read(private.description.settings))]
         if private.inlined:
-            text = private.text(answer.literals)
+            text = await private.text_aside(answer.literals, self._client.dataset.spelling)
             again = front.close("S", private.internal) + front.parse(private.internal, text, private.description.oids)
             await talk.ask(again, 2)
             formats, values = list(message.formats), list(message.values)

@@ -15,6 +15,7 @@ from dpproxy.answers.dataset import Asker, Dataset
 from dpproxy.answers.question import Literals
 from dpproxy.answers.statement_end import Ending, StatementFailed, internal
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, QUERY_CANCELED, STATEMENT_TOO_COMPLEX, UNDEFINED_PARAMETER, Refusal
+from dpproxy.limits.side_threads import SideThreads
 from dpproxy.plan.model import Plan
 from dpproxy.plan.report.explain import explain_format
 from dpproxy.session.description import Description, describe, describe_ahead, parsed_and_described
@@ -30,6 +31,9 @@ from dpproxy.wire.backend import Field
 
 INNER = "dpproxy_inner"
 """The SELECT inside a DECLARE, COPY or CREATE TABLE AS, which PostgreSQL does not describe by itself."""
+
+SHORT = 32 * 1024
+"""Bytes of arrays that are written into a text in two milliseconds, also where all characters are beyond ASCII."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,12 @@ class PrivateStatement:
         query = with_literals(self.outer, constants)
         query = query if rows else f"SELECT * FROM (\n{query}\n) AS dpproxy_tried LIMIT 0"
         return f"{self.statement.prefix}{self.statement.into}{query}{self.statement.suffix}"
+
+    async def text_aside(self, literals: Sequence[bytes], aside: SideThreads) -> str:
+        """Do as `text`, beside the loop where the arrays are long."""
+        if sum(map(len, literals)) <= SHORT:
+            return self.text(literals)
+        return await aside.run(lambda: self.text(literals))
 
 
 def inner_text(statement: Statement) -> str:
@@ -168,7 +178,7 @@ async def _planned_by_values(
     except Refusal as first:
         if first.sqlstate in (QUERY_CANCELED, STATEMENT_TOO_COMPLEX):
             raise
-        valued = await with_values(talk, dataset, asker, statement, description)
+        valued = await with_values(talk, dataset, asker, statement, description, ending)
         if valued is None:
             raise
         try:

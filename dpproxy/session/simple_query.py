@@ -109,7 +109,8 @@ class SimpleQuery:
             recorder = ReplyRecorder() if known is not None or await self._steady(talk, private, ending) else None
             answer, planned = await answers.answer(talk, private, ending)
         if planned.inlined:
-            return await replies.stream(front.query(planned.text(answer.literals)), "", answer.notice)
+            text = await planned.text_aside(answer.literals, self._client.dataset.spelling)
+            return await replies.stream(front.query(text), "", answer.notice)
         if known is not None and answer.literals == known.literals:
             self._show_again(known, answer.notice)
             return True

@@ -114,7 +114,7 @@ async def _may_help(found: UnplannedStatement, dataset: Dataset, asker: Asker, e
     if not any(type_ in _EXAMPLES for type_ in types) and not found.of_arrays:
         return False
     valued = found.valued(tuple((_EXAMPLES | _ARRAYS).get(t) for t in types), arrays=True)
-    if foldable(dataset, asker, valued) is not None:
+    if await foldable(dataset, asker, valued, ending) is not None:
         return True  # what its constants are, the facade says of the values alone
     tried = [found.valued(tuple(examples.get(t) for t in types)) for examples in (_EXAMPLES, _ZEROS)]
     for written in dict.fromkeys([*tried, valued]):

@@ -1,17 +1,19 @@
 """A statement with its constants evaluated by the facade, for plans that have to know them.
 
 Knows: which expressions are constants (`sql.constants`), the extended protocol. Must not know: plans, charges. All constants of a
-statement are asked for in one question. The facade has public tables and no private row, so whatever it says of a text may be
-known to everybody who may use it. Tables that are too large for the facade have no rows there: what reads one is left as it is.
+statement are asked for in one question. A text is looked through where it is planned, beside the loop, and within as many steps.
+The facade has public tables and no private row, so whatever it says of a text may be known to everybody who may use it. Tables
+that are too large for the facade have no rows there: what reads one is left as it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from dpproxy.answers.dataset import Asker, Dataset
-from dpproxy.answers.statement_end import StatementFailed
+from dpproxy.answers.statement_end import Ending, StatementFailed
 from dpproxy.errors import QUERY_CANCELED, Refusal
 from dpproxy.session.description import Description
 from dpproxy.session.encodings import decoded
@@ -26,14 +28,26 @@ from dpproxy.wire import backend as back
 LONGEST: Final = 10_000
 """Characters of a constant that is written into a statement."""
 
+T = TypeVar("T")
 
-def foldable(dataset: Dataset, asker: Asker, statement: Statement) -> Constants | None:
-    """Return the constants of a statement that are more than literals; None where there is none."""
+
+async def foldable(dataset: Dataset, asker: Asker, statement: Statement, ending: Ending) -> Constants | None:
+    """Return the constants of a statement that are more than literals; None where there is none. Raises Refusal when the
+    statement is to end."""
+    found = await _looked_through(dataset, statement, ending, lambda: constants(statement.query, _tables(dataset, asker)))
+    return found if found is not None and (found.texts or found.columns) else None
+
+
+async def _looked_through(dataset: Dataset, statement: Statement, ending: Ending, work: Callable[[], T]) -> T | None:
+    """What `work` on a statement gives, None where that is too much. Raises Refusal when the statement is to end."""
     try:
-        found = constants(statement.query, _tables(dataset, asker))
-    except (Refusal, RecursionError):
+        return await dataset.plans.counted_aside(ending.race, len(statement.query), work)
+    except Refusal as refusal:
+        if refusal.sqlstate == QUERY_CANCELED:
+            raise
         return None
-    return found if found.texts or found.columns else None
+    except RecursionError:
+        return None
 
 
 def _tables(dataset: Dataset, asker: Asker) -> frozenset[str]:
@@ -45,18 +59,19 @@ def _tables(dataset: Dataset, asker: Asker) -> frozenset[str]:
 
 
 async def with_values(
-    talk: PrivateTalk, dataset: Dataset, asker: Asker, statement: Statement, description: Description
+    talk: PrivateTalk, dataset: Dataset, asker: Asker, statement: Statement, description: Description, ending: Ending
 ) -> Statement | None:
     """Return the statement with literals in the places of its constants, None where that changes nothing. Raises LinkLost, and
-    StatementFailed when it is canceled."""
-    found = foldable(dataset, asker, statement)
+    StatementFailed or Refusal when it is to end."""
+    found = await foldable(dataset, asker, statement, ending)
     if found is None:
         return None
     values = await _evaluated(talk, found, description) if found.texts else {}
     if values is None:
         return None
-    query = replaced(statement.query, _tables(dataset, asker), values)
-    if query == statement.query or len(query) > MAX_LENGTH:
+    tables = _tables(dataset, asker)
+    query = await _looked_through(dataset, statement, ending, lambda: replaced(statement.query, tables, values))
+    if query is None or query == statement.query or len(query) > MAX_LENGTH:
         return None
     return replace(statement, query=query, text=f"{statement.prefix}{statement.into}{query}{statement.suffix}")
 

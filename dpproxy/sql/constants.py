@@ -19,6 +19,8 @@ from typing import Final
 from sqlglot import exp
 
 from dpproxy.sql.dialect import FaithfulPostgres, copied, ident, to_sql
+from dpproxy.sql.effort import step
+from dpproxy.sql.guard import MAX_LENGTH, too_long
 from dpproxy.sql.nodes import every, nodes
 from dpproxy.sql.statements import parse
 from dpproxy.sql.trees import AGGREGATES, sources_of, table_alias
@@ -82,14 +84,17 @@ def constants(query: str, tables: Collection[str]) -> Constants:
 
 
 def replaced(query: str, tables: Collection[str], values: dict[str, tuple[str, str | None]]) -> str:
-    """Return the query with values, each a type and a text, in the places of its constants."""
+    """Return the query with values, each a type and a text, in the places of its constants. Raises Refusal before it
+    gets too long to be planned."""
     tree = parse(query)
     tables = _not_hidden(tree, tables)
     common = _common(tree, tables)
     _columns_of_constants(tree)
+    room = _Room()
     for node in _found(tree, tables, common):
         known = values.get(to_sql(node))
         if known is not None:
+            room.take(len(known[1] or ""))
             node.replace(_literal(*known, bare=not isinstance(node.parent, _PLACES)))
     return to_sql(tree)
 
@@ -142,6 +147,7 @@ def _found(tree: exp.Expr, tables: Collection[str], common: dict[str, exp.Expr])
 
 
 def _constant(node: exp.Expr, tables: Collection[str], common: dict[str, exp.Expr]) -> bool:
+    step()
     if isinstance(node, exp.Subquery):
         return _scalar(node) and _public(node, tables, common)
     if isinstance(node, exp.Anonymous):
@@ -222,6 +228,19 @@ def _public(query: exp.Expr, tables: Collection[str], common: dict[str, exp.Expr
     return True
 
 
+class _Room:
+    """Characters that values may still add to a statement: one may stand in it often."""
+
+    left = MAX_LENGTH
+
+    def take(self, characters: int) -> None:
+        """Count what a value adds. Raises Refusal."""
+        step(characters // 8)
+        self.left -= characters
+        if self.left < 0:
+            raise too_long()
+
+
 # --- common table expressions
 
 
@@ -243,8 +262,9 @@ def _common(tree: exp.Expr, tables: Collection[str]) -> dict[str, exp.Expr]:
 
 
 def _columns_of_constants(tree: exp.Expr) -> bool:
-    """Put in place of `p.unit` what it is in `WITH p AS (SELECT 'month' AS unit) ... FROM t, p`; tell whether there is one."""
-    changed = False
+    """Put in place of `p.unit` what it is in `WITH p AS (SELECT 'month' AS unit) ... FROM t, p`; tell whether there is one.
+    Raises Refusal before the statement gets too long to be planned."""
+    changed, room, written = False, _Room(), dict[int, int]()
     with_ = tree.args.get("with_")
     rows = {ident(c.args["alias"].this): c for c in (with_.expressions if with_ is not None else ())}
     named = [ident(c.args["alias"].this) for c in every(tree, exp.CTE)]
@@ -255,6 +275,9 @@ def _columns_of_constants(tree: exp.Expr) -> bool:
             continue
         value = _field(rows[source], ident(column.this))
         if value is not None and not _stands_alone(column):
+            if id(value) not in written:
+                written[id(value)] = len(to_sql(value))
+            room.take(written[id(value)])
             column.replace(exp.Paren(this=copied(value)) if not isinstance(value, exp.Literal) else copied(value))
             changed = True
     return changed
@@ -279,6 +302,7 @@ def _field(cte: exp.Expr, name: str) -> exp.Expr | None:
     )
     if not plain:
         return None
+    step(1 + len(query.expressions) // 16)
     for place, item in enumerate(query.expressions):
         alias = columns[place] if place < len(columns) else item.args.get("alias")
         own = ident(alias) if isinstance(alias, exp.Expr) else ""

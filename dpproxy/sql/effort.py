@@ -34,6 +34,10 @@ class Stopped(Exception):
     """Planning ended since it was asked to. Not a Refusal: nothing is wrong with the statement."""
 
 
+class Postponed(Exception):
+    """Planning ended since it takes more than there is time for here: it is begun anew elsewhere. Not a Refusal, as above."""
+
+
 class TooManySteps(Exception):
     """Planning ended since it took too many steps. Not a Refusal until nothing of it is left (`counted`): what tries another way
     after a refusal must not try one after this."""
@@ -41,19 +45,21 @@ class TooManySteps(Exception):
 
 @dataclass
 class Steps:
-    """Counts what has been done for one statement, and knows who may want no more."""
+    """Counts what has been done for one statement, and knows who may want no more. `here`: steps after which it is postponed."""
 
     stop: Stop
+    here: int
     taken: int = 0
 
 
 _stop: ContextVar[Stop] = ContextVar("dpproxy_stop")  # of what this thread plans
+_here: ContextVar[int] = ContextVar("dpproxy_steps_here", default=MOST)  # steps that this thread has time for
 _now: ContextVar[Steps | None] = ContextVar("dpproxy_steps", default=None)  # of the statement that this thread plans
 
 
 def step(number: int = 1) -> None:
-    """Count a step of work. Raises TooManySteps where a statement takes too many, Stopped where it is not wanted any more;
-    outside of planning nothing is counted."""
+    """Count a step of work. Raises TooManySteps where a statement takes too many, Postponed where it takes more than
+    there is time for here, Stopped where it is not wanted any more; outside of planning nothing is counted."""
     steps = _now.get()
     if steps is None:
         return
@@ -62,11 +68,14 @@ def step(number: int = 1) -> None:
         raise Stopped
     if steps.taken > MOST:
         raise TooManySteps
+    if steps.taken > steps.here:
+        raise Postponed
 
 
 def counted(work: Callable[[], T]) -> tuple[T, int]:
-    """Return what `work` gives, and the steps it took. Raises Refusal 54001 where there were too many, Stopped."""
-    steps = Steps(_stop.get(Stop()))
+    """Return what `work` gives, and the steps it took. Raises Refusal 54001 where there were too many, Postponed,
+    Stopped."""
+    steps = Steps(_stop.get(Stop()), _here.get())
     token = _now.set(steps)
     try:
         return work(), steps.taken
@@ -83,3 +92,12 @@ def stoppable(stop: Stop, work: Callable[[], T]) -> T:
         return work()
     finally:
         _stop.reset(token)
+
+
+def at_once(most: int, work: Callable[[], T]) -> T:
+    """Return what `work` gives, if it counts at most so many steps. Raises Postponed."""
+    token = _here.set(most)
+    try:
+        return work()
+    finally:
+        _here.reset(token)

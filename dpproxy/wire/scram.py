@@ -126,6 +126,11 @@ class _Step(Enum):
     FAILED = 4
 
 
+def offered(bound: bool) -> tuple[str, ...]:
+    """Return the mechanisms that AuthenticationSASL offers; `bound`: the server's certificate binds a login."""
+    return (PLUS, PLAIN) if bound else (PLAIN,)
+
+
 class ScramServer:
     """Checks one login. `first` is called, then `final`, each at most once; any ProtocolError ends the login and is fatal for the
     connection.
@@ -154,18 +159,13 @@ class ScramServer:
         self._server: Any = None
 
     @property
-    def mechanisms(self) -> tuple[str, ...]:
-        """Return the mechanisms that AuthenticationSASL offers."""
-        return (PLAIN,) if self._binding is None else (PLUS, PLAIN)
-
-    @property
     def done(self) -> bool:
         return self._step is _Step.DONE
 
     def first(self, mechanism: str, data: bytes | None) -> bytes:
         """Answer the client's first message with the server's first. Raises ProtocolError."""
         self._enter(_Step.FIRST)
-        if mechanism not in self.mechanisms:
+        if mechanism not in offered(self._binding is not None):
             raise _violation("client selected an invalid SASL authentication mechanism")
         text = _text(data)
         header, bare = _split_first(text)

@@ -18,6 +18,7 @@ from structlog.testing import capture_logs
 from dpproxy.answers import plan_cache
 from dpproxy.answers.dataset import Settings
 from dpproxy.answers.plan_cache import (
+    AT_ONCE,
     ROOM_OF_PLANS,
     SHORT,
     MemoizedCall,
@@ -32,6 +33,7 @@ from dpproxy.plan.model import Plan
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
 from dpproxy.policy.model import Bounds, Budget, ColumnPolicy, ColumnRole, Policy, QueryLimits, Role, TablePolicy, UnitPath
 from dpproxy.privacy.loss import ZERO
+from dpproxy.sql.effort import counted, step
 from dpproxy.sql.repeatability import CLOCK
 from dpproxy.sql.statements import Statement
 from dpproxy.table_terms import TableName
@@ -274,6 +276,20 @@ async def test_long_texts_are_planned_beside_the_loop_and_short_ones_at_once() -
     assert plan.threads[1] is not threading.main_thread()
     await plans.plan_aside(long, ROLE, {}, (), race)
     assert len(waited) == 1, "it is known now"
+
+
+async def test_a_short_text_that_takes_long_is_planned_beside_the_loop() -> None:
+    """What is short may be of many steps: a few words double and double. It is begun on the loop, where most are short indeed."""
+    threads: list[threading.Thread] = []
+
+    def plan(*_: object) -> Plan:
+        threads.append(threading.current_thread())
+        counted(lambda: step(AT_ONCE + 1))
+        return EMPTY
+
+    plans, main = PlanCache(frozenset({"people"}), plan), threading.main_thread()
+    await plans.plan_aside(one(plans, "SELECT count(*) FROM people"), ROLE, {}, (), lambda work: work)
+    assert [thread is main for thread in threads] == [True, False]
 
 
 def test_private_names_are_tables_and_views() -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from dpproxy.answers.plan_cache import SHORT, MemoizedCall, PlanCache
 from dpproxy.answers.statement_end import TIMEOUT, Ending
-from dpproxy.limits.side_threads import SideThreads
+from dpproxy.limits.rota import Place, Rota
+from dpproxy.limits.side_threads import SideThreads, metered
 from dpproxy.server.server import Server
 from dpproxy.sql import effort
 from dpproxy.wire import frontend_build as front
@@ -245,3 +247,32 @@ async def test_places() -> None:
     assert await tasks[1] == 1
     with pytest.raises(KeyError):
         await tasks[2]
+
+
+@dataclass
+class Payer:
+    place: Place
+    fresh: float = 0.0
+    resumed: float = 0.0
+
+
+async def test_roles_and_users_take_turns_however_much_one_has_waiting() -> None:
+    """Nobody waits behind all that another has sent."""
+    aside, rota, gate, order = SideThreads(1), Rota(), threading.Event(), list[str]()
+
+    def piece(who: str) -> Callable[[], Coroutine[Any, Any, None]]:
+        def work() -> None:
+            assert gate.wait(LIMIT)
+            sum(range(200_000))
+            order.append(who)
+
+        return lambda: aside.run(work)
+
+    sent = ["a.x"] * 5 + ["a.y", "b.z"]
+    tasks = [asyncio.create_task(metered(piece(who), Payer(Place(rota, tuple(who.split(".")))))) for who in sent]  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    tasks[4].cancel()
+    gate.set()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert (order[0], sorted(order[1:3]), order[3:]) == ("a.x", ["a.y", "b.z"], ["a.x"] * 3)
+    await asyncio.wait_for(aside.run(lambda: None), LIMIT)

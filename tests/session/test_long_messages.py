@@ -45,7 +45,16 @@ class Flood:
         return self.name
 
 
+CUBE = "SELECT region, sex, income > 1, income > 2, income > 3, count(*), avg(income) FROM people GROUP BY CUBE (1, 2, 3, 4, 5)"
+LEVELS = "WITH RECURSIVE r AS (SELECT id, 1 AS n FROM people UNION ALL SELECT id, n + 1 FROM r WHERE n < 10) "
+REFUSED = "SELECT string_agg(region, '') FROM people"  # until its constants are known, as far as is known
+OFTEN = f"WITH c AS (SELECT {'||'.join('7' * 100)} AS v) {REFUSED}, c WHERE region IN ({', '.join(['c.v'] * 900)})"
+MANY_CONSTANTS = f"{REFUSED} WHERE income IN ({', '.join(f'{i} + 1' for i in range(900))})"
 FLOODS = (
+    Flood("a short text of many groups", front.query(f"EXPLAIN {CUBE}")),
+    Flood("a short text of many levels", front.query(f"EXPLAIN {LEVELS} SELECT n, count(*) FROM r GROUP BY 1")),
+    Flood("a constant that stands in many places", front.query(OFTEN)),
+    Flood("many constants", front.query(MANY_CONSTANTS)),
     Flood("a text of no concern", front.query("SELECT 1" + " " * (MAX_MESSAGE - 100))),
     Flood("a text that names a table", front.query("SELECT count(*) FROM people" + " " * (MAX_MESSAGE - 100))),
     Flood("a long text that is planned", front.query("SELECT count(*) FROM people" + " " * 60_000)),

@@ -62,12 +62,16 @@ class World:
 none = cast(Any, None)
 
 
+async def nothing(*_: object) -> None:
+    """There is no constant."""
+
+
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World(lambda sql: PLAN)
     monkeypatch.setattr(sql_prepare, "fit", made.fit)
     monkeypatch.setattr(sql_prepare, "planned", made.planning)
-    monkeypatch.setattr(sql_prepare, "foldable", lambda *_: None)
+    monkeypatch.setattr(sql_prepare, "foldable", nothing)
     return made
 
 

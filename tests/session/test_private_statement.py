@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 
 import pytest
 
 from dpproxy.errors import Refusal
-from dpproxy.plan.model import Plan
+from dpproxy.limits.side_threads import SideThreads
+from dpproxy.plan.model import Array, Plan
 from dpproxy.privacy.loss import ZERO
-from dpproxy.session.private_statement import all_formats, check_withheld, inner_text
+from dpproxy.session.description import Description
+from dpproxy.session.private_statement import SHORT, PrivateStatement, all_formats, check_withheld, inner_text
 from dpproxy.sql.statements import split
 from dpproxy.table_terms import TableName
 
@@ -52,3 +55,15 @@ def test_formats_of_all_parameters() -> None:
     assert all_formats((1,), 2, 1) == [1, 1, 0]
     assert all_formats((1, 0), 2, 2) == [1, 0, 0, 0]
     assert all_formats((1,), 0, 1) == [0]
+
+
+async def test_long_arrays_are_written_into_a_text_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    (copied,) = split("COPY (SELECT region FROM people) TO STDOUT", frozenset({"people"}))
+    plan = Plan((), "", 0, (Array("text", 0, "k0"),), (), ZERO, ())
+    private = PrivateStatement(copied, Description((), (), {}), plan, "", "SELECT unnest($1)")
+    threads, plain = list[threading.Thread](), PrivateStatement.text
+    monkeypatch.setattr(PrivateStatement, "text", lambda *given: (threads.append(threading.current_thread()), plain(*given))[1])
+    aside, long = SideThreads(1), b"{" + "é".encode() * SHORT + b"}"
+    assert await private.text_aside([b"{a}"], aside) == "COPY (SELECT unnest( E'{a}'::text[])) TO STDOUT"
+    assert (await private.text_aside([long], aside)).count(r"\U000000e9") == SHORT
+    assert [thread is threading.main_thread() for thread in threads] == [True, False]

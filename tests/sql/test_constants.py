@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dpproxy.errors import Refusal
 from dpproxy.sql.constants import constants, replaced
+from dpproxy.sql.effort import counted
 
 PUBLIC = frozenset({"shops"})
 MONTH = ("text", "month")
@@ -69,3 +71,27 @@ def test_columns_of_one_row_are_constants_unless_joined_from_outside() -> None:
 def test_values_keep_their_types(value: tuple[str, str | None], written: str) -> None:
     query = "SELECT f(1 + 1) AS m FROM people"
     assert replaced(query, PUBLIC, {"1 + 1": value}) == f"SELECT {written} AS m FROM people"
+
+
+@pytest.mark.parametrize("value", [f"'{'x' * 1_000}'", " || ".join(["'x'"] * 100)], ids=["long", "of many parts"])
+def test_constants_do_not_make_a_statement_too_long_to_be_planned(value: str) -> None:
+    """One may stand in it often: what would be too long is not written."""
+    query = f"WITH c AS (SELECT {value} AS v) SELECT sum(x) FROM people, c WHERE y IN ({', '.join(['c.v'] * 200)})"
+    with pytest.raises(Refusal):
+        constants(query, PUBLIC)
+
+
+def test_values_do_not_make_it_too_long_either() -> None:
+    query = f"SELECT sum(x) FROM people WHERE y IN ({', '.join(['z || lower(name)', 'lower(7)'] * 20)})"
+    found = constants(query, PUBLIC)
+    assert found.texts == ("lower(7)",)
+    assert replaced(query, PUBLIC, {"lower(7)": ("text", "7")}).count("'7'") == 20
+    with pytest.raises(Refusal):
+        replaced(query, PUBLIC, {"lower(7)": ("text", "x" * 10_000)})
+
+
+def test_looking_for_constants_counts_steps() -> None:
+    """A chain of operands is looked through anew below each of them."""
+    terms = " + ".join(["x", *map(str, range(200))])
+    with pytest.raises(Refusal, match="too complex"):
+        counted(lambda: constants(f"SELECT {', '.join([f'sum({terms})'] * 4)} FROM people", PUBLIC))

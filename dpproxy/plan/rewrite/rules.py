@@ -27,6 +27,7 @@ from dpproxy.plan.rewrite import (
     symmetric_aggregates,
     void_offsets,
 )
+from dpproxy.sql.effort import step
 
 Rule = Callable[[exp.Expr, KnownTables], bool]
 """Rewrites a tree in place, and says whether it did."""
@@ -56,7 +57,15 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("recursion_levels", recursion_levels.apply),
 )
 
+OF_RULE: Final = 10
+"""Steps of a rule that goes through a statement's tree (`sql.effort`)."""
+
 
 def rewritten(tree: exp.Expr, tables: KnownTables) -> tuple[str, ...]:
     """Apply each rule once, in order, and return the names of those that changed the tree."""
-    return tuple(name for name, rule in RULES if rule(tree, tables))
+    changed = []
+    for name, rule in RULES:
+        step(OF_RULE)
+        if rule(tree, tables):
+            changed.append(name)
+    return tuple(changed)
