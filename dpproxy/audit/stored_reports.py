@@ -173,9 +173,7 @@ def _stored(column: RandomisedColumn, rows: Sequence[Row], strangers: int, fresh
         below, above, nothing = (sum(int(row[i]) for row in rows) for i in (2, 3, 4))
         none = np.zeros(0, np.int64)
         return Stored(claim, none, strangers + nothing, (), (n - nothing, below, above), fresh), n
-    length = claim.space.size
-    if claim.space.form == "bits":
-        length += claim.space.size // claim.space.width
+    length = claim.space.length
     places, times = np.zeros(len(rows), np.int64), np.array([int(row[3]) for row in rows], np.int64)
     for i, (_, _, report, _) in enumerate(rows):
         place = column.numbers.get(report, -1) if claim.space.form == "value" else report

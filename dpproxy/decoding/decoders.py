@@ -74,9 +74,8 @@ class Tally:
 def tally(claim: Decodable, reports: Int64, counts: Int64) -> Tally:
     """Return how often each report stands in a group; `counts[i]` of `reports[i]`, which may come again."""
     space = claim.space
-    length = space.size + (space.size // space.width if space.form == "bits" else 0)
-    inside = (reports >= 0) & (reports < length)
-    cells = np.zeros(length, np.int64)
+    inside = (reports >= 0) & (reports < space.length)
+    cells = np.zeros(space.length, np.int64)
     np.add.at(cells, reports[inside], counts[inside])
     cells.setflags(write=False)
     return Tally(claim, cells, int(counts[~inside].sum()))

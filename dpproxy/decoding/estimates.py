@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from dpproxy.decoding import bounds
 from dpproxy.decoding.decoders import Decodable, Int64, Tally, law, supporting, tally
-from dpproxy.local.claims import Binary, Direct, Law, Levels, Plane
+from dpproxy.local.claims import Binary, Direct, Law, Levels, Plane, Unary
 from dpproxy.local.laws import direct_law
 
 Floats = npt.NDArray[np.float64]
@@ -157,6 +157,9 @@ def _of_all(cell: Cell, weights: Int64, added: Tally, squared: Tally, *, counts:
         return Found(np.zeros(1), np.zeros(1), None, most)
     if counts and places.size == 1 and mine[0] == 1:
         return _of_each(replace(cell, candidates=known), added, squared, counts=True)
+    if isinstance(cell.claim, Unary):  # each bit of a vector is drawn by itself
+        each = _of_each(replace(cell, candidates=known), added, squared, counts=counts)
+        return Found(np.array([value]), np.array([mine.astype(np.float64) ** 2 @ each.variances]), None, most)
     if not isinstance(cell.claim, Binary | Direct | Levels | Plane):  # estimates of a sketch are not independent
         each = _of_each(replace(cell, candidates=known), added, squared, counts=counts)
         return Found(np.array([value]), np.array([float(abs(mine) @ np.sqrt(np.maximum(each.variances, 0))) ** 2]), None, most)

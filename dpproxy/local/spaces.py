@@ -37,6 +37,11 @@ class Space:
     width: int = 0
     most: int = 0
 
+    @property
+    def length(self) -> int:
+        """How many cells there are: of vectors one for each bit, and one behind them for each hash function."""
+        return self.size + (self.size // self.width if self.form == "bits" else 0)
+
     def holds(self, report: object, values: Container[object] = ()) -> bool:
         """Whether a report lies in the space. `values` are the candidates, which forms other than `value` do not need."""
         match self.form:

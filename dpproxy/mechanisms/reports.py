@@ -26,6 +26,8 @@ from dpproxy.mechanisms.noise import Exact, Int64, MechanismError, Released
 from dpproxy.privacy.noise_error import normal_point
 from dpproxy.privacy.readings import NO_ESTIMATE, SPREAD, Estimate, Later, Listed, Reading, ReportCell, Weights
 
+Booleans = npt.NDArray[np.bool_]
+
 MOST_JOINT = 10_000
 """Pairs of candidates that two columns may have together."""
 
@@ -61,11 +63,28 @@ def estimates(reading: Reading, exact: Exact) -> tuple[Released, Told]:
 
 @dataclass(frozen=True)
 class _Group:
-    """Reports of one plain group. `first`: a row of the backend's that has its keys; `parts`: by version, cells and totals."""
+    """Reports of one plain group. `first`: a row of the backend's that has its keys; `parts`: by version."""
 
     first: int
     reports: int
-    parts: tuple[tuple[tuple[Cell, ...], tuple[Int64, ...]], ...]
+    parts: tuple[_Part, ...]
+
+    def total(self, number: int) -> int:
+        """Return what backend column `number` adds up to."""
+        return sum(part.total(number) for part in self.parts)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Reports of one version: what they say in each column, backend columns, and which rows count reports."""
+
+    cells: tuple[Cell, ...]
+    totals: tuple[Int64, ...]
+    whole: Booleans
+
+    def total(self, number: int) -> int:
+        """Return what backend column `number` adds up to over reports."""
+        return int(self.totals[number][self.whole].sum())
 
 
 class _Read:
@@ -82,22 +101,24 @@ class _Read:
         self.totals = [_int64(self.table, f"a{i}") for i in range(1 + max((_most(e) for e in reading.estimates), default=0))]
         self.versions = _int64(self.table, "v") if len(reading.versions) > 1 else None
         self.cells = [_integers(cell, self.table.column(f"r{i}"), self.candidates[i]) for i, cell in enumerate(reading.cells)]
-        self.usable = self._usable()
+        self.usable, self.whole = self._usable()
         self.codes, self.firsts = _plain_groups(
             [self.table.column(f"k{i}") for i in range(len(reading.keys))], self.table.num_rows
         )
         self.groups = tuple(self._groups())
 
-    def _usable(self) -> npt.NDArray[np.bool_]:
-        """Rows whose report some device could have sent."""
-        found = np.ones(self.table.num_rows, dtype=np.bool_)
+    def _usable(self) -> tuple[Booleans, Booleans]:
+        """Rows whose report some device could have sent, and those of them that stand for reports: not for bits that are set."""
+        found, whole = np.ones(self.table.num_rows, dtype=np.bool_), np.ones(self.table.num_rows, dtype=np.bool_)
         for i, cell in enumerate(self.reading.cells):
             known = np.zeros_like(found)
             for version, claim in cell.claims:
-                mine = np.ones_like(found) if self.versions is None else self.versions == version
-                known |= mine & (self.cells[i] >= 0) & (self.cells[i] < claim.space.size)
+                mine, space = np.ones_like(found) if self.versions is None else self.versions == version, claim.space
+                known |= mine & (self.cells[i] >= 0) & (self.cells[i] < space.length)
+                if space.form == "bits":
+                    whole &= ~mine | (self.cells[i] >= space.size)
             found &= known
-        return found
+        return found, found & whole
 
     def _groups(self) -> Iterator[_Group]:
         """All plain groups, in the order of their keys' numbers."""
@@ -106,30 +127,31 @@ class _Read:
         for group, first in enumerate(self.firsts):
             mine = order[ends[group] : ends[group + 1]]
             mine = mine[self.usable[mine]]
-            yield _Group(int(first), int(self.totals[0][mine].sum()), tuple(self._parts(mine)))
+            parts = tuple(self._parts(mine))
+            yield _Group(int(first), sum(part.total(0) for part in parts), parts)
 
-    def _parts(self, mine: Int64) -> Iterator[tuple[tuple[Cell, ...], tuple[Int64, ...]]]:
+    def _parts(self, mine: Int64) -> Iterator[_Part]:
         for version in self.reading.versions:
             rows = mine if self.versions is None else mine[self.versions[mine] == version]
             cells = tuple(
                 Cell(_decodable(dict(cell.claims)[version]), values[rows], _numbered(dict(cell.claims)[version], candidates))
                 for cell, values, candidates in zip(self.reading.cells, self.cells, self.candidates, strict=True)
             )
-            yield cells, tuple(total[rows] for total in self.totals)
+            yield _Part(cells, tuple(total[rows] for total in self.totals), self.whole[rows])
 
     def told(self) -> Told:
-        reports = int(self.totals[0][self.usable].sum())
+        reports, outside = (int(self.totals[0][rows].sum()) for rows in (self.whole, ~self.usable))
         names = [self.table.column(f"k{i}") for i in range(len(self.reading.keys))]
         small = [g.first for g in self.groups if g.reports < self.reading.at_least]
         hidden = tuple(_array(column.take(pa.array(small[:MOST_NAMED], pa.int64()))) for column in names)
-        return Told(reports, int(self.totals[0].sum()) - reports, hidden, len(small))
+        return Told(reports, outside, hidden, len(small))
 
 
 MOST_NAMED = 3
 """Groups that are named as not shown."""
 
 
-def _shown_rows(reading: Reading, candidates: Sequence[Sequence[str]]) -> npt.NDArray[np.bool_]:
+def _shown_rows(reading: Reading, candidates: Sequence[Sequence[str]]) -> Booleans:
     """Which rows of a plain group are shown: those of candidates that are asked for."""
     found = np.ones(1, dtype=np.bool_)
     for cell, values in zip(reading.cells, candidates, strict=True):
@@ -159,7 +181,7 @@ def _columns(reading: Reading, group: _Group, read: _Read) -> list[Int64]:
 def _found(estimate: Estimate, group: _Group, candidates: Sequence[Sequence[str]]) -> Found:
     """An estimate over all versions of the claim, whose variances add up."""
     listed = [_known(weights, values) for weights, values in zip(estimate.weights, candidates, strict=True)]
-    parts = [_part(estimate, listed, cells, totals) for cells, totals in group.parts]
+    parts = [_part(estimate, listed, part) for part in group.parts]
     whole = parts[0]
     for part in parts[1:]:
         whole = whole.plus(part)
@@ -172,10 +194,10 @@ def _known(weights: Weights | None, candidates: Sequence[str]) -> decoded.Weight
     return weights.of(candidates) if isinstance(weights, Listed) else weights
 
 
-def _part(estimate: Estimate, listed: Sequence[decoded.Weights | None], cells: Sequence[Cell], totals: Sequence[Int64]) -> Found:
-    amounts, squares = totals[estimate.total], totals[estimate.squares]
+def _part(estimate: Estimate, listed: Sequence[decoded.Weights | None], part: _Part) -> Found:
+    cells, amounts, squares = part.cells, part.totals[estimate.total], part.totals[estimate.squares]
     if estimate.exact:
-        return decoded.exact(int(amounts.sum()))
+        return decoded.exact(part.total(estimate.total))
     if len(cells) > 1:
         return decoded.joint(cells, listed, amounts, squares, counts=estimate.counts)
     (weights,), (asked,) = listed, estimate.weights
@@ -187,13 +209,12 @@ def _part(estimate: Estimate, listed: Sequence[decoded.Weights | None], cells: S
 
 def _shown(estimate: Estimate, found: Found, group: _Group, rows: int) -> Int64:
     if estimate.consistent:
-        total = sum(int(totals[estimate.total].sum()) for _, totals in group.parts)
-        return bounds.consistent(found.values, total)
+        return bounds.consistent(found.values, group.total(estimate.total))
     return _spread_out(np.rint(found.values), rows)
 
 
 def _few(estimate: Estimate, group: _Group, at_least: int) -> bool:
-    return sum(int(totals[estimate.among].sum()) for _, totals in group.parts) < at_least
+    return group.total(estimate.among) < at_least
 
 
 def _spread_out(values: Any, rows: int) -> Int64:
@@ -221,7 +242,7 @@ def _integers(cell: ReportCell, column: pa.ChunkedArray, candidates: Sequence[st
     form = {claim.space.form for _, claim in cell.claims}
     if form == {"value"}:
         column = pc.index_in(column.cast(pa.string()), pa.array(candidates, pa.string()))
-    elif form not in ({"boolean"}, {"integer"}):
+    elif form not in ({"boolean"}, {"integer"}, {"bits"}):
         raise MechanismError("reports in a form that is not read")
     numbers: Int64 = np.asarray(pc.fill_null(column.cast(pa.int64()), -1))
     return numbers

@@ -18,7 +18,7 @@ import pytest
 
 from dpproxy.decoding.decoders import places
 from dpproxy.local import planes
-from dpproxy.local.claims import Binary, Claim, Direct, Hadamard, Levels, Plane
+from dpproxy.local.claims import Binary, Claim, CountMean, Direct, Hadamard, Levels, Plane, Unary
 from dpproxy.local.hashes import number as number_of
 from dpproxy.mechanisms.noise import Exact, Int64, MechanismError
 from dpproxy.mechanisms.reports import estimates
@@ -32,6 +32,8 @@ KRR = Direct.within(Fraction(2), 5)
 PGR = Plane.within(Fraction(2), 5, 3, 2) if planes.size(3, 2) >= 5 else Plane.within(Fraction(2), 5, 3, 3)
 LEVELS = Levels.within(Fraction(2), Fraction(0), Fraction(4), 5)
 SKETCH = Hadamard.within(Fraction(4), 16, 64, "tests")
+OUE, SUE = Unary.within(Fraction(2), 5), Unary.within(Fraction(1), 5, "sue")
+MEAN = CountMean.within(Fraction(4), 16, 64, "tests")
 FIVE = ("a", "b", "c", "d", "e")
 
 
@@ -63,6 +65,20 @@ def drawn(claim: Claim, truth: Int64, chance: np.random.Generator) -> Int64:
             raise AssertionError(claim)
 
 
+def vectors(claim: Claim, truth: Int64, chance: np.random.Generator) -> Int64:
+    """How many devices set each bit, and behind all bits how many drew each hash function."""
+    size, width = claim.space.size, claim.space.width
+    if isinstance(claim, Unary):
+        cells, own, other = truth, float(claim.own), float(claim.other)
+    else:
+        assert isinstance(claim, CountMean)
+        mine = places(claim, np.array([number_of(text) for text in FIVE]), 0, claim.functions)
+        cells, own, other = mine[chance.integers(0, claim.functions, truth.size), truth], float(claim.keep), 1 - float(claim.keep)
+    true = np.bincount(cells, minlength=size)
+    drew = true.reshape(-1, width).sum(axis=1)
+    return np.append(chance.binomial(true, own) + chance.binomial(np.repeat(drew, width) - true, other), drew)
+
+
 def cell(claim: Claim, *, grouped: bool = False, values: tuple[str, ...] = FIVE) -> ReportCell:
     texts = ("false", "true") if isinstance(claim, Binary) else values
     return ReportCell("x", "text", ((1, claim),), texts, grouped)
@@ -90,6 +106,10 @@ def table(cells: tuple[ReportCell, ...], reports: tuple[Int64, ...], totals: tup
     for i, total in enumerate((np.ones(size, np.int64), *totals)):
         columns[f"a{i}"] = pa.array(total, pa.int64())
     return Exact((pa.table(columns),))
+
+
+def stored_vectors(counts: Int64) -> Exact:
+    return Exact((pa.table({"r0": np.arange(counts.size), "a0": counts}),))
 
 
 def number(value: int) -> Listed:
@@ -128,6 +148,13 @@ CASES = {
     "a plain number": Case((COIN,), Estimate("sum(n)", 1, 0, 2, (YES,)), lambda v, n: n[v[0] == 1].sum()),
     "two coins": Case((COIN, COIN), counted(YES, YES), lambda v, _: ((v[0] == 1) & (v[1] == 1)).sum()),
     "a coin and a sum": Case((COIN, LEVELS), counted(YES, number(1)), lambda v, _: v[1][v[0] == 1].sum()),
+    "oue, one value": Case((OUE,), counted(Listed((("c", 1),), 0)), lambda v, _: (v[0] == 2).sum()),
+    "oue, few devices": Case((OUE,), counted(Listed((("c", 1),), 0)), lambda v, _: (v[0] == 2).sum(), 60),
+    "oue, some values": Case((OUE,), counted(SOME), lambda v, _: np.isin(v[0], (0, 2)).sum()),
+    "sue, all but one": Case((SUE,), counted(BUT_C), lambda v, _: (v[0] != 2).sum()),
+    "sue, a sum": Case((SUE,), counted(number(3)), lambda v, _: 3 * v[0].sum()),
+    "a sketch of vectors": Case((MEAN,), counted(Listed((("c", 1),), 0)), lambda v, _: (v[0] == 2).sum()),
+    "a sketch of vectors, all but one": Case((MEAN,), counted(BUT_C), lambda v, _: (v[0] != 2).sum()),
     "no weight on one": Case((COIN, KRR), counted(None, SOME), lambda v, _: np.isin(v[1], (0, 2)).sum()),
 }
 
@@ -142,19 +169,36 @@ def test_estimates_are_unbiased_and_held_by_their_intervals(name: str) -> None:
     asked = reading(cells, case.asked)
     found = []
     for _ in range(times):
-        reports = tuple(drawn(c, v, chance) for c, v in zip(case.claims, values, strict=True))
-        released, told = estimates(asked, table(cells, reports, (plain, plain * plain)))
+        if case.claims[0].space.form == "bits":
+            stored = stored_vectors(vectors(case.claims[0], values[0], chance))
+        else:
+            stored = table(
+                cells, tuple(drawn(c, v, chance) for c, v in zip(case.claims, values, strict=True)), (plain, plain * plain)
+            )
+        released, told = estimates(asked, stored)
         found.append([float(column[0]) for column in released.values])
         assert told.reports == case.size
     value, below, above, deviation = np.array(found).T
     deviation = deviation / SPREAD
-    fixed = isinstance(case.claims[0], Hadamard)  # hash functions are: what they add is the same in each draw
+    fixed = isinstance(case.claims[0], Hadamard | CountMean)  # hash functions are: what they add is the same in each draw
     assert fixed or abs(value.mean() - true) < 4.5 * value.std() / times**0.5
     held = ((value - below <= true) & (true <= value + above)).mean()
     assert held >= 0.97
     assert value.std() < 1.2 * deviation.mean()
     if not fixed and not isinstance(case.claims[-1], Levels):  # of rounded numbers the variance is told from above
         assert deviation.mean() < 1.2 * value.std()
+
+
+def test_vectors_are_counted_and_not_their_bits() -> None:
+    """By group, with no value asked for; cells that no vector has are left out, and groups are hidden by their reports."""
+    one, chance = cell(MEAN), np.random.default_rng(6)
+    counts = [vectors(MEAN, np.zeros(size, np.int64), chance) for size in (300, 9)]
+    r0 = np.append(np.tile(np.arange(counts[0].size), 2), counts[0].size)
+    k0 = ["north"] * counts[0].size + ["south"] * (counts[0].size + 1)
+    exact = Exact((pa.table({"k0": k0, "r0": r0, "a0": np.concatenate([*counts, [7]])}),))
+    released, told = estimates(reading((one,), counted(None), keys=1), exact)
+    assert released.values[0].tolist() == [300]
+    assert (told.reports, told.outside, told.few) == (309, 7, 1)
 
 
 @pytest.mark.parametrize("times", [100, 1], ids=["many", "few"])

@@ -21,7 +21,8 @@ import pytest
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.local import planes
-from dpproxy.local.claims import Direct, Levels, Plane
+from dpproxy.local.claims import CountMean, Direct, Levels, Plane, Unary
+from dpproxy.local.hashes import number, polynomial
 from dpproxy.policy.load import read_text
 from dpproxy.policy.people import make_verifier
 from dpproxy.serve.launch import Proxy, launched
@@ -44,6 +45,15 @@ tables:
       fruit: {{ randomised: {{ by: krr, values: [apple, pear, plum], epsilon: 2 }} }}
       emoji: {{ randomised: {{ by: pgr, values: {{ table: names.name, order: id }}, count: 30, epsilon: 3 }}, from: emoji_r }}
       age: {{ randomised: {{ by: levels, range: [0, 100], epsilon: 2 }}, from: age_r }}
+  seen:
+    reports: {{ epsilon: 2, per_day: 1, keep: 90d, at_least: 100, rows: cells }}
+    columns:
+      price: {{ plain: true, range: [0, 9] }}
+      fruit: {{ randomised: {{ by: oue, values: [apple, pear, plum] }}, from: bit }}
+  typed:
+    reports: {{ epsilon: 4, per_day: 1, keep: 90d, at_least: 100, rows: cells }}
+    columns:
+      word: {{ randomised: {{ by: cms, k: 4, m: 64, seed: words }}, from: cell }}
 roles: {{ analyst: {{ {budget} }} }}
 users: {{ ada: {{ role: analyst, password: "{verifier}" }} }}
 """
@@ -55,6 +65,8 @@ WITH_PEOPLE = {
 }
 """A policy of reports alone, and one of people too."""
 SIZE = 6000
+FRUITS = ("apple", "pear", "plum")
+OUE, CMS = Unary.within(Fraction(2), 3), CountMean.within(Fraction(4), 4, 64, "words")
 
 
 class Devices:
@@ -81,14 +93,36 @@ class Devices:
             (planes.inside if near else planes.outside)(int(v), draw, plane.base, plane.dimension)
             for v, draw, near in zip(self.emoji, draws, inside, strict=True)
         ]
-        fruits = [("apple", "pear", "plum")[v] for v in fruit]
+        fruits = [FRUITS[v] for v in fruit]
+        self.seen, self.typed = self._vectors(chance)
         self.rows = list(zip(self.region, self.price.tolist(), ill.tolist(), fruits, emoji, level.tolist(), strict=True))
+
+    def tables(self) -> list[tuple[str, list[tuple[Any, ...]]]]:
+        return [("reports", self.rows), ("seen", self.seen), ("typed", self.typed)]
+
+    def _vectors(self, chance: np.random.Generator) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
+        """The fruits again as cells of bit vectors, by price; and as words, in a sketch of vectors."""
+        seen = []
+        for price in range(10):
+            true = np.bincount(self.fruit[self.price == price], minlength=3)
+            bits = chance.binomial(true, OUE.own) + chance.binomial(true.sum() - true, float(OUE.other))
+            seen += [(price, cell, int(n)) for cell, n in enumerate(np.append(bits, true.sum()))]
+        cells, width = np.zeros(CMS.space.size, np.int64), CMS.width
+        drawn = chance.integers(0, CMS.functions, self.fruit.size)
+        for j, value in zip(drawn, self.fruit, strict=True):
+            cells[j * width + polynomial(CMS.seed, int(j), width)(number(FRUITS[value]))] += 1
+        of = np.bincount(drawn, minlength=CMS.functions)
+        keep = float(CMS.keep)
+        bits = chance.binomial(cells, keep) + chance.binomial(np.repeat(of, width) - cells, 1 - keep)
+        return seen, [(cell, int(n)) for cell, n in enumerate(np.append(bits, of))]
 
 
 TABLES = """
 CREATE TABLE names (id int PRIMARY KEY, name text);
 CREATE TABLE regions (region text PRIMARY KEY, coast bool);
 CREATE TABLE reports (region text, price int, ill bool, fruit text, emoji_r int, age_r int);
+CREATE TABLE seen (price int, bit int, n bigint);
+CREATE TABLE typed (cell int, n bigint);
 INSERT INTO regions VALUES ('north', true), ('south', false);
 """
 
@@ -115,7 +149,9 @@ def proxy(request: pytest.FixtureRequest, devices: Devices, tmp_path_factory: py
         with duckdb.connect(str(folder / "phones.duckdb")) as owner:
             owner.execute(TABLES)
             owner.executemany("INSERT INTO names VALUES (?, ?)", names)
-            owner.executemany("INSERT INTO reports VALUES (?, ?, ?, ?, ?, ?)", devices.rows)
+            for table, rows in devices.tables():
+                marks = ", ".join("?" * len(rows[0]))
+                owner.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)
             owner.execute("CREATE TABLE people AS SELECT i AS id, 'north' AS region FROM range(50) t(i)")
         backend, whose = "duckdb: phones.duckdb", WITH_PEOPLE
     else:
@@ -123,9 +159,10 @@ def proxy(request: pytest.FixtureRequest, devices: Devices, tmp_path_factory: py
         with psycopg.connect(data.conninfo(), autocommit=True) as owner, owner.cursor() as cursor:
             cursor.execute(TABLES.encode())
             cursor.executemany("INSERT INTO names VALUES (%s, %s)", names)
-            with cursor.copy("COPY reports FROM STDIN") as copy:
-                for row in devices.rows:
-                    copy.write_row(row)
+            for table, rows in devices.tables():
+                with cursor.copy(f"COPY {table} FROM STDIN".encode()) as copy:
+                    for row in rows:
+                        copy.write_row(row)
         backend, whose = f'postgres: "{data.dsn()}"', ALONE
     (folder / "phones.yaml").write_text(POLICY.format(backend=backend, verifier=make_verifier("x"), **whose))
     with launched([folder / "phones.yaml"], folder / "state") as running:
@@ -184,18 +221,44 @@ NUMBERS: dict[str, tuple[str, Truth]] = {
 }
 
 
-@pytest.mark.parametrize("name", NUMBERS)
+VECTORS: dict[str, tuple[str, Truth, str]] = {
+    "vectors": ("count(*) FILTER (WHERE fruit = 'pear')", lambda d: (d.fruit == 1).sum(), "seen"),
+    "vectors, all but one": ("count(*) FILTER (WHERE fruit <> 'pear')", lambda d: (d.fruit != 1).sum(), "seen"),
+    "vectors, and plain": ("count(*) FILTER (WHERE fruit = 'apple' AND price > 4)", NUMBERS["plain and not"][1], "seen"),
+    "a plain number by vectors": ("sum(price) FILTER (WHERE fruit = 'apple')", lambda d: d.price[d.fruit == 0].sum(), "seen"),
+    "a sketch of vectors": ("count(*) FILTER (WHERE word = 'apple')", lambda d: (d.fruit == 0).sum(), "typed"),
+}
+
+
+@pytest.mark.parametrize("name", [*NUMBERS, *VECTORS])
 def test_intervals_hold_what_devices_have(client: Client, devices: Devices, name: str) -> None:
     """At 99.99 %, of seeds that are fixed; and what is shown lies within, about as far off as its standard error says."""
-    asked, truth = NUMBERS[name]
+    asked, truth, table = VECTORS[name] if name in VECTORS else (*NUMBERS[name], "reports")
     client.ask("SELECT set_config('dpproxy.confidence', '0.9999', false)")
-    query = f"SELECT {asked}, dpproxy.low({asked}), dpproxy.high({asked}), dpproxy.stderr({asked}) FROM reports"
+    query = f"SELECT {asked}, dpproxy.low({asked}), dpproxy.high({asked}), dpproxy.stderr({asked}) FROM {table}"
     ((value, low, high, deviation),) = client.ask(query)
     true = float(truth(devices))
     assert low <= true <= high
     assert low <= value <= high
     assert abs(float(value) - true) < 5 * deviation + 1
     assert float(high - low) < 12 * deviation + 3
+
+
+def test_of_vectors_reports_are_counted(client: Client, devices: Devices) -> None:
+    """A row stands for a bit that is set, or for reports: these alone are counted, in groups too."""
+    n = len(devices.rows)
+    for query in (
+        "SELECT count(*) FROM typed",
+        "SELECT count(*) FROM seen",
+        "SELECT sum(n) FROM (SELECT price, count(*) n FROM seen GROUP BY 1) t",
+    ):
+        assert client.ask(query) == [(n,)]
+    found = dict(client.ask("SELECT fruit, count(*) FROM seen GROUP BY fruit"))
+    assert sum(found.values()) == n
+    assert found["apple"] == pytest.approx((devices.fruit == 0).sum(), abs=500)
+    assert client.ask("SELECT avg(price), count(*) FILTER (WHERE price < 5) FROM seen") == [
+        (pytest.approx(float(devices.price.mean())), int((devices.price < 5).sum()))
+    ]
 
 
 def test_a_condition_chooses_among_true_values(client: Client, devices: Devices) -> None:
@@ -352,6 +415,7 @@ REFUSED = {
     "SELECT count(*) FROM reports r WHERE fruit IN (SELECT name FROM names n WHERE n.name = r.region)": "not estimated",
     "SELECT count(*) FROM names WHERE name IN (SELECT fruit FROM reports)": "`fruit` was randomised",
     "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY age) FROM reports": "percentile_cont()",
+    "SELECT word, count(*) FROM typed GROUP BY word": "its values are not listed",
     "SELECT region, fruit, count(*) FROM reports GROUP BY CUBE (1, 2)": "grouping sets",
 }
 

@@ -115,7 +115,7 @@ def _laplaces(compiled: Compiled, parts: Sequence[int]) -> list[Basis]:
         linf, l0 = _sensitivity(spec, bounding)
         scale = noise_scale.laplace_scale(l0, linf, epsilon)
         loss = Loss.laplace_vector(l0, Fraction(linf) / scale, linf)
-        found.append(Basis(spec.label, linf, spec.grid, "laplace", scale, loss, *_measured_as(spec, bounding)))
+        found.append(Basis(spec.label, linf, spec.grid / spec.parts, "laplace", scale, loss, *_measured_as(spec, bounding)))
     return found
 
 
@@ -155,7 +155,7 @@ def _gaussians(compiled: Compiled, parts: Sequence[int], vector: Vector, sigmas:
     bases = []
     for spec, sigma, (l0, linf), (micro, atto) in zip(compiled.specs, own, moved, labels, strict=True):
         loss = Loss.gaussian(l0, linf, sigma, micro, atto)
-        basis = Basis(spec.label, linf, spec.grid, "gaussian", sigma, loss, *_measured_as(spec, bounding))
+        basis = Basis(spec.label, linf, spec.grid / spec.parts, "gaussian", sigma, loss, *_measured_as(spec, bounding))
         running = _sums_of(spec, compiled)
         bases.append(replace(basis, norm=2, fine=running_sums.PARTS, running=running) if running else basis)
     return bases

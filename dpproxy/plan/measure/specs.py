@@ -53,6 +53,8 @@ class BasisSpec:
     `round` of a weight: 1 where it is measured by itself before the other columns, 2 over groups that were not found then
     (`mechanisms.key_rounds`), 0 where there is one round.
 
+    `parts`: people are told of it in so many parts of a grid unit: weights of reports are added up as whole numbers.
+
     Why `linf` holds with `mean`: let n rows of a unit add up to s in a group, k be the row bound and m = max(|lo|, |hi|).
     Each row adds at most m or nothing, so |s| <= n m. With n <= k the unit adds s, and |s| <= k m. With n > k it adds s k / n
     rounded towards zero, and |s k / n| <= n m k / n = k m. Either is a number between the unit's least and greatest k-row sums.
@@ -70,6 +72,7 @@ class BasisSpec:
     counted: Expr | None = None
     most: int | None = None
     round: int = 0
+    parts: int = 1
     taken: Fraction = Fraction(0)
     sure: Sure = (True, True)
     doublings: int = 0

@@ -231,7 +231,7 @@ def _weights_of(of: _Weighed, where: Expr | None, label: str) -> tuple[BasisSpec
     """The sum of weights, the number of reports, and the part of one that the sum is in."""
     yes, no, parts = of.reports
     value = of.case(Lit("int8", str(yes)), Lit("int8", str(no)))
-    total = BasisSpec("sum", value, where, label, min(yes, no, 0), max(yes, no, 0))
+    total = BasisSpec("sum", value, where, label, min(yes, no, 0), max(yes, no, 0), parts=parts)
     return total, _reports(of, where, label), Fraction(1, parts)
 
 
@@ -251,7 +251,7 @@ def _sum(of: _Weighed, value: Expr | None, agg: Agg, where: Expr | None, label: 
         case = of.case(*(Call(type_, "*", (number, Cast(type_, Lit("int8", str(weight))))) for weight in (yes, no)))
         lo, hi, grid = grid_of(case, steps)
         lo, hi = min(lo, 0), max(hi, 0)
-    total = BasisSpec("sum", case, where, label, lo, hi, grid, sure=sure)
+    total = BasisSpec("sum", case, where, label, lo, hi, grid, sure=sure, parts=parts)
     found = _both(of, grid / parts, most)
     if agg.name == "avg":
         type_ = "numeric"

@@ -15,7 +15,7 @@ from math import prod
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.local.claims import Binary, Direct, Hadamard, Hashed, Levels, Plane
+from dpproxy.local.claims import Binary, CountMean, Direct, Hadamard, Hashed, Levels, Plane, Unary
 from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.bind.results import ReleasedResult
@@ -41,8 +41,8 @@ from dpproxy.tree.expr import Agg, Call, Expr, Ref, Relation, conjunction
 from dpproxy.tree.measured import CandidateList, ReadingQuery, ReportGroups, ReportTotal
 from dpproxy.tree.relation import Filter, RandomisedColumn, Reported, Rows
 
-ESTIMATED = (Binary, Direct, Levels, Plane, Hashed, Hadamard)
-"""Mechanisms whose reports are integers that support candidates. Bit vectors and numbers of other makes are not."""
+ESTIMATED = (Binary, Direct, Unary, Levels, Plane, Hashed, CountMean, Hadamard)
+"""Mechanisms whose reports support candidates. Numbers of other makes and parts of words do not."""
 
 
 class ReportSelect(ReportAggregates, SelectRewriter):
@@ -76,7 +76,8 @@ class ReportSelect(ReportAggregates, SelectRewriter):
         self._counting = ReportTotal(self._times())
         self.asked.total(self._counting)
         grouped = self._grouped(select)
-        for column in grouped:
+        vectors = [c for c, how in self._how.items() if any(claim.space.form == "bits" for _, claim in how.claims)]
+        for column in (*grouped, *vectors):  # of vectors' cells it is known by their number alone which count reports
             self.asked.cell(column)
         tree = self.rewrite()
         self.interval_writer.all_groups = False
