@@ -24,6 +24,7 @@ from typing import Any, Final
 from dpproxy.collect.encode import randomised, reportable
 from dpproxy.collect.ledger import DeviceError, micro
 from dpproxy.local.claims import Claim, ClaimError, claim_of
+from dpproxy.local.spaces import Space
 
 FORMAT: Final = 1
 TEXT: Final = 200
@@ -86,6 +87,11 @@ class RandomisedColumn:
     def numbers(self) -> Mapping[str, int]:
         """The number of each candidate."""
         return {value: number for number, value in enumerate(self.values or ())}
+
+    @cached_property
+    def space(self) -> Space:
+        """The reports that there are."""
+        return self.claim.space
 
     def law(self) -> dict[str, Any]:
         """What gives a report its meaning; of the values their hash."""

@@ -93,7 +93,7 @@ def outside(question: Question, report: object) -> str | None:
         if not column.holds(value):
             return f"the plain column {column.name} has no such value"
     for randomised_column, value in zip(randomised, report[len(plain) :], strict=True):
-        if not randomised_column.claim.space.holds(value, randomised_column.numbers):
+        if not randomised_column.space.holds(value, randomised_column.numbers):
             return f"{randomised_column.name} is outside the reports of {randomised_column.claim.name}"
     return None
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NoReturn, Protocol
 
 from starlette.applications import Starlette
@@ -18,11 +19,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dpproxy.collector.journal import Batch, JournalFull
 from dpproxy.collector.limits import Limits
 from dpproxy.collector.tables import Refused, ReportTable
 
+POSTS: Final = "/v1/"
+_POST: Final = re.compile(f"{POSTS}[^/]+")
+KEPT: Final = Response(status_code=204)
 BODY_BYTES: Final = 1 << 16
 BODY_SECONDS: Final = 10.0
 
@@ -50,67 +55,82 @@ class Site:
         self._body_seconds = body_seconds
         self.taken: Counter[str] = Counter()
 
-    def application(self) -> Starlette:
-        """Return the pages."""
-        routes = [
-            Route("/v1/{table}", self._answered(self.take), methods=["POST"]),
-            Route("/v1/{table}", self._answered(self.file), methods=["GET"]),
-            Route("/health", self.health, methods=["GET"]),
-        ]
-        return Starlette(routes=routes, exception_handlers={HTTPException: _wrong, Exception: _broken})
+    def application(self) -> ASGIApp:
+        """Return the pages. Posts, of which there are millions, do not go through the pages' routes."""
+        routes = [Route("/v1/{table}", self.file, methods=["GET"]), Route("/health", self.health, methods=["GET"])]
+        pages = Starlette(routes=routes, exception_handlers={HTTPException: _wrong, Exception: _broken})
 
-    async def take(self, request: Request) -> Response:
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] == "http" and scope["method"] == "POST" and _POST.fullmatch(scope["path"]):
+                reply = await self._answered(scope, self.take(scope, receive))
+                await reply(scope, receive, send)
+            else:
+                await pages(scope, receive, send)
+
+        return application
+
+    async def take(self, scope: Scope, receive: Receive) -> Response:
         """Keep a batch. Raises Refused."""
-        table = self._table(request)
-        name, claim, reports = table.batch(await self._document(request))
+        table = self._table(scope["path"][len(POSTS) :])
+        name, claim, reports = table.batch(await self._document(scope, receive))
         try:
             await self._disk.append(Batch(name, str(table.name), claim, reports))
         except JournalFull as full:
             raise Refused("disk-full", 503, "the batch was not kept, send it again later") from full
         self.taken[str(table.name)] += len(reports)
-        return Response(status_code=204)
+        return KEPT
 
     async def file(self, request: Request) -> Response:
-        """Give the newest mechanism's file of a table. Raises Refused."""
-        return _json(self._table(request).newest.document())
+        """Give the newest mechanism's file of a table."""
+
+        async def document() -> Response:
+            return _json(self._table(request.path_params["table"]).newest.document())
+
+        return await self._answered(request.scope, document())
 
     async def health(self, _request: Request) -> Response:
         """Say what works. Counts are of reports, not of persons."""
         facts = {"works": True, "reports": dict(self.taken), **self._health()}
         return _json(facts, 200 if facts["works"] else 503)
 
-    def _answered(self, work: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        async def reply(request: Request) -> Response:
-            try:
-                wait = self._limits.wait(request.client.host if request.client else "")
-                if wait:
-                    refused = _refusal(Refused("too-many", 429, "too many requests: send it again later"))
-                    refused.headers["Retry-After"] = str(int(wait) + 1)
-                    return refused
-                return await work(request)
-            except Refused as refused:
-                return _refusal(refused)
-            except ClientDisconnect:
-                return Response(status_code=400)
+    async def _answered(self, scope: Scope, work: Coroutine[Any, Any, Response]) -> Response:
+        """Do what is asked, where the address may ask, and say why not as a reply."""
+        try:
+            client = scope.get("client")
+            wait = self._limits.wait(client[0] if client else "")
+            if not wait:
+                return await work
+            work.close()
+            refused = _refusal(Refused("too-many", 429, "too many requests: send it again later"))
+            refused.headers["Retry-After"] = str(int(wait) + 1)
+            return refused
+        except Refused as why:
+            return _refusal(why)
+        except ClientDisconnect:
+            return Response(status_code=400)
+        except Exception as error:
+            return await _broken(None, error)
 
-        return reply
-
-    def _table(self, request: Request) -> ReportTable:
-        table = self._tables.get(request.path_params["table"])
+    def _table(self, name: str) -> ReportTable:
+        table = self._tables.get(name)
         if table is None:
             raise Refused("unknown-table", 404, "no table of this name takes reports")
         return table
 
-    async def _document(self, request: Request) -> object:
-        """Read the body. Raises Refused."""
-        length = request.headers.get("content-length", "0")
+    async def _document(self, scope: Scope, receive: Receive) -> object:
+        """Read the body. Raises Refused, ClientDisconnect."""
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not length.isdigit() or int(length) > BODY_BYTES:
             _too_large()
-        body = bytearray()
+        body, more = bytearray(), True
         try:
             async with asyncio.timeout(self._body_seconds):
-                async for piece in request.stream():
-                    body += piece
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientDisconnect
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
                     if len(body) > BODY_BYTES:
                         _too_large()
         except TimeoutError:
@@ -145,6 +165,6 @@ async def _wrong(_request: Request, error: Exception) -> Response:
     return _json({"error": "no-such-page", "message": "POST or GET /v1/TABLE, GET /health"}, status)
 
 
-async def _broken(_request: Request, _error: Exception) -> Response:
+async def _broken(_request: Request | None, _error: Exception) -> Response:
     """What was not foreseen: the device sends the batch again."""
     return _json({"error": "internal", "message": "the batch may not have been kept, send it again later"}, 500)
