@@ -31,8 +31,8 @@ from dpproxy.records.place import SqlitePlace, ledger_key, place_of, read_secret
 from dpproxy.records.record import current
 from dpproxy.serve.data_checks import checked_catalog, open_backend
 from dpproxy.serve.datasets import pick_key
-from dpproxy.serve.extracts import extracts, open_data
-from dpproxy.serve.prepared_copies import folder_of, job_of, tables_of
+from dpproxy.serve.extracts import extracts, folder_of, open_data
+from dpproxy.serve.prepared_copies import job_of, tables_of
 
 STEPS = 1000
 """Of the bar."""

@@ -79,7 +79,7 @@ LATE = re.compile(r"dpproxy(\.\w+)+:\w+")
 """What a string looks like that names a function to be imported later (`dpproxy.late_commands`)."""
 
 
-LONGEST = 39
+LONGEST = 38
 """Files that the longest chain of imports may have, from the command line to the ground. Half of it is the planner's."""
 
 BELOW: Mapping[str, int] = {

@@ -21,6 +21,8 @@ from dpproxy.limits.quota import Quota
 
 TICK: Final = 1.0
 """Seconds between two looks at the sessions: 500 of them take half a millisecond."""
+DRAIN_SECONDS: Final = 30.0
+"""For statements that run when the server is told to stop; Odyssey gives 30, PgDog 60."""
 CANCEL_GRACE: Final = 10.0
 """Seconds a cancelled statement has to end before its session is ended."""
 

@@ -18,6 +18,14 @@ CERTIFICATES: Final = "certificates"
 """The name of what is read again beside datasets."""
 
 
+@dataclass
+class PolicyHistory:
+    """When the policy in a file was read, and why it could not be read again."""
+
+    loaded: float = 0.0
+    problem: str = ""
+
+
 @dataclass(frozen=True)
 class SessionStatus:
     """One client that is logged in. `session`: its number, also in the log; `address`: empty for a unix socket; `state`:

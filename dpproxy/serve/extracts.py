@@ -33,7 +33,7 @@ from dpproxy.backends.base import Backend, BackendError
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.check import check
 from dpproxy.policy.load import Loaded
-from dpproxy.policy.model import PostgresBackend
+from dpproxy.policy.model import Policy, PostgresBackend
 from dpproxy.policy.problems import PolicyError, Problem
 from dpproxy.reuse.data_epoch import Epoch, Named, epoch_of, epoch_query, shape_of
 from dpproxy.serve.data_checks import check_exposures, fitting_catalog, open_backend, unseen_rows
@@ -113,8 +113,6 @@ def _remove(loaded: Loaded, state: Path) -> None:
     """Remove the extracts of a policy that wants none, and what was prepared of them. Raises CopyError, OSError."""
     if not (state / FOLDER).exists() and loaded.policy.accelerate.folder is None:
         return
-    from dpproxy.serve.prepared_copies import folder_of
-
     for folder in (_folder(loaded, state), folder_of(loaded.policy, state)):
         if folder.leftover():
             with folder.locked() as lock:
@@ -195,11 +193,14 @@ async def _described(loaded: Loaded, catalog: Catalog, backend: Postgres, state:
     return _Source(job, policy.dataset, shape)
 
 
+def folder_of(policy: Policy, state: Path, kind: str = "") -> CopyFolder:
+    """Return where the prepared copies of a dataset are; its extracts (`kind`) lie next to them."""
+    said = policy.accelerate.folder
+    return CopyFolder(Path(said) if said is not None else state / FOLDER, policy.dataset, f"{kind}{data_of(policy)}", state)
+
+
 def _folder(loaded: Loaded, state: Path) -> CopyFolder:
-    """The folder of extracts, next to that of prepared copies."""
-    said = loaded.policy.accelerate.folder
-    place = Path(said) if said is not None else state / FOLDER
-    return CopyFolder(place, loaded.policy.dataset, f"extract of {data_of(loaded.policy)}", state)
+    return folder_of(loaded.policy, state, "extract of ")
 
 
 def _epoch(loaded: Loaded, backend: Backend, shape: str) -> Epoch:

@@ -18,10 +18,9 @@ from typing import Final
 import structlog
 
 from dpproxy.acceleration.accelerator import Accelerator, tidy
-from dpproxy.acceleration.copy_files import FOLDER, Copy, CopyError, CopyFolder, Preparation, allowed_bytes, free
+from dpproxy.acceleration.copy_files import Copy, CopyError, CopyFolder, Preparation, allowed_bytes, free
 from dpproxy.acceleration.copy_making import Job
 from dpproxy.acceleration.preparation import stored_tables
-from dpproxy.answers.data_identity import data_of
 from dpproxy.answers.plan_cache import PlanCache
 from dpproxy.backends.duckdb import DuckDB
 from dpproxy.derived_keys import derived
@@ -30,6 +29,7 @@ from dpproxy.plan.context import StoredTable
 from dpproxy.plan.pipeline import planning
 from dpproxy.policy.catalog import Catalog
 from dpproxy.policy.model import Policy
+from dpproxy.serve.extracts import folder_of
 
 LOG = structlog.get_logger()
 
@@ -42,12 +42,6 @@ def least(record: str) -> int:
     """Return from how many bytes of data on `auto` means `on`, by the ledger's name for itself."""
     drawn = int.from_bytes(derived(record.encode(), "size of copied data")[:8], "big") / 2**64
     return int(SMALL * (LARGE / SMALL) ** drawn)
-
-
-def folder_of(policy: Policy, state: Path) -> CopyFolder:
-    """Return where the copies of a dataset are."""
-    said = policy.accelerate.folder
-    return CopyFolder(Path(said) if said is not None else state / FOLDER, policy.dataset, data_of(policy), state)
 
 
 def tables_of(policy: Policy, catalog: Catalog, pick_key: int) -> tuple[StoredTable, ...]:

@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from dpproxy.errors import OperatorError
-from dpproxy.limits.session_limits import Rations, SessionLimits
+from dpproxy.limits.session_limits import DRAIN_SECONDS, Rations, SessionLimits
 from dpproxy.private_files import write_whole
-from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
 from dpproxy.telemetry.log import Format
 

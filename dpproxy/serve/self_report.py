@@ -25,7 +25,7 @@ from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import LedgerError, Standing, warnings
 from dpproxy.operations.pauses import Pauses
-from dpproxy.operations.status import AccountStatus, Check, DatasetStatus, SessionStatus, Status
+from dpproxy.operations.status import AccountStatus, Check, DatasetStatus, PolicyHistory, SessionStatus, Status
 from dpproxy.server.server import Server
 from dpproxy.session.client import ClientSession
 from dpproxy.telemetry.log import Lines
@@ -33,14 +33,6 @@ from dpproxy.telemetry.tallies import Tallies
 
 SECONDS: Final = 5.0
 """After which a part that has not answered does not work."""
-
-
-@dataclass
-class PolicyHistory:
-    """When the policy in a file was read, and why it could not be read again."""
-
-    loaded: float = 0.0
-    problem: str = ""
 
 
 @dataclass

@@ -14,7 +14,7 @@ import typer
 
 from dpproxy.bookkeeping import STATE, Anchor, KeyFile, Ledger, State
 from dpproxy.console import tokens
-from dpproxy.limits.session_limits import Rations, SessionLimits
+from dpproxy.limits.session_limits import DRAIN_SECONDS, Rations, SessionLimits
 from dpproxy.listeners import host_and_port
 from dpproxy.policy import scalars
 from dpproxy.policy.problems import START, PolicyError, Problem, suggestion
@@ -23,7 +23,6 @@ from dpproxy.policy.tree import Mapping, Node, Scalar, Sequence, parse
 from dpproxy.serve import proxy
 from dpproxy.serve.processes import supervise
 from dpproxy.serve.runtime import Options, ServingError, run
-from dpproxy.server.server import DRAIN_SECONDS
 from dpproxy.server.tls import TlsFiles
 from dpproxy.telemetry.log import FORMATS, LEVELS, start_log
 

@@ -24,12 +24,12 @@ from dpproxy.answers.statement_end import incident
 from dpproxy.backends.base import BackendError
 from dpproxy.facade.account import FacadeError
 from dpproxy.ledger.ledger import LedgerError
+from dpproxy.operations.status import PolicyHistory
 from dpproxy.policy.load import Loaded, load_file
 from dpproxy.policy.model import Policy
 from dpproxy.policy.problems import PolicyError
 from dpproxy.serve.datasets import outdated
 from dpproxy.serve.runtime import ServingError
-from dpproxy.serve.self_report import PolicyHistory
 from dpproxy.server.server import Server
 from dpproxy.session.client import ClientSession
 

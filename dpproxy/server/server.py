@@ -19,7 +19,7 @@ import structlog
 from dpproxy.answers.dataset import Dataset
 from dpproxy.errors import ADMIN_SHUTDOWN
 from dpproxy.facade.cluster import Endpoint
-from dpproxy.limits.session_limits import SessionLimits, State, Watch
+from dpproxy.limits.session_limits import DRAIN_SECONDS, SessionLimits, State, Watch
 from dpproxy.limits.throttle import Throttle
 from dpproxy.limits.turns import Turns
 from dpproxy.policy.model import Policy
@@ -98,7 +98,6 @@ class Arrivals:
 LOG = structlog.get_logger()
 NUMBER_BITS = 7  # of a cancel key's 31: which of several processes made it; the rest tells its sessions apart
 LEAVE = "terminating connection due to administrator command"
-DRAIN_SECONDS = 30.0  # for statements that run when the server is told to stop; Odyssey gives 30, PgDog 60
 
 
 class Elsewhere(Protocol):

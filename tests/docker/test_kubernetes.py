@@ -10,8 +10,8 @@ import kubernetes_validate
 import pytest
 from ruamel.yaml import YAML
 
+from dpproxy.limits.session_limits import DRAIN_SECONDS
 from dpproxy.policy.load import load_text
-from dpproxy.server.server import DRAIN_SECONDS
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDERS: Final = ("one", "several")

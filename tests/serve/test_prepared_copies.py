@@ -20,8 +20,9 @@ from dpproxy.engines.stored_stages import DATABASE
 from dpproxy.policy.load import load_file, load_text
 from dpproxy.policy.model import DuckDBBackend
 from dpproxy.policy.people import make_verifier
+from dpproxy.serve.extracts import folder_of
 from dpproxy.serve.launch import Proxy, launched
-from dpproxy.serve.prepared_copies import LARGE, SMALL, accelerator_of, folder_of, least
+from dpproxy.serve.prepared_copies import LARGE, SMALL, accelerator_of, least
 
 from .test_reload import hang_up, said
 

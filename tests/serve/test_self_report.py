@@ -17,10 +17,10 @@ from dpproxy.backends.base import BackendError
 from dpproxy.facade.cluster import Endpoint
 from dpproxy.ledger.ledger import LedgerError
 from dpproxy.operations.pauses import Pauses
-from dpproxy.operations.status import AccountStatus
+from dpproxy.operations.status import AccountStatus, PolicyHistory
 from dpproxy.records.sqlite import SqliteLedger
 from dpproxy.serve import self_report
-from dpproxy.serve.self_report import PolicyHistory, SelfReport, accounts, memory
+from dpproxy.serve.self_report import SelfReport, accounts, memory
 from dpproxy.server.server import Server
 from dpproxy.telemetry.tallies import Tallies
 from tests.worlds.scripted import ScriptedEngine, policy, scripted_dataset
