@@ -22,6 +22,7 @@ _OF_NOBODY = {TableKind.PUBLIC: "{}", TableKind.REPORTS: "{ plain: true }"}
 _ROLES = {"unit": ColumnRole.UNIT, "key": ColumnRole.KEY, "hidden": ColumnRole.HIDDEN}
 Range = tuple[Decimal, Decimal] | tuple[dt.datetime, dt.datetime]
 Lengths = tuple[dt.timedelta, dt.timedelta]
+_PERCENTILE = re.compile(r"(?:p|q|percentile_?)\d+(?:\.\d+)?|min|max|auto", re.IGNORECASE)
 _INTERVAL = re.compile(r"week|day|hour|min|sec|month|year|\bP[0-9T]", re.I)
 """What is meant for an interval."""
 MAX_LENGTH = 10**6  # characters: beyond it no average of lengths says anything
@@ -171,7 +172,9 @@ def read_range(reader: Reader, node: Node) -> Range | Lengths | None:
         fix = "write two numbers, or two dates as in 2024-01-31"
         if any(not end.plain for end in (low, high)):
             fix += ", without quotes"
-        if any(_INTERVAL.search(end.text) for end in (low, high)):
+        if any(_PERCENTILE.fullmatch(end.text) for end in (low, high)):
+            fix = "write numbers that are publicly known: percentiles are a look at the data"
+        elif any(_INTERVAL.search(end.text) for end in (low, high)):
             fix = "of intervals write both ends in weeks, days, hours, minutes or seconds, as in [0 days, 30 days]"
         if any(scalars.is_ambiguous(end) for end in (low, high)):
             fix += ", finite, without underscores or leading zeros"

@@ -28,8 +28,12 @@ _ALIASES = {
     **dict.fromkeys(("window", "period", "per", "interval"), "every"),
     **dict.fromkeys(("domain", "enum", "options", "categories", "allowed"), "values"),
     **dict.fromkeys(("eps", "budget_epsilon"), "epsilon"),
+    "units": "unprotected",
 }
 """What keys are called elsewhere."""
+_FEW = ("k", "k_anonymity", "min_count", "min_group", "min_group_size", "threshold")
+_OFF = ("noise", "bypass", "exact", "raw", "superuser", "admin", "private", "dp")
+"""Keys by which somebody means to switch protection off for a role."""
 REFERENCE = ("${env:", "${file:")
 
 
@@ -142,6 +146,10 @@ def _misplaced(key: str, shape: Shape) -> str | None:
         return "write a decimal point, as in 0.5: a comma begins another key"
     if _ALIASES.get(key.lower()) in shape.keys:
         return f"write `{_ALIASES[key.lower()]}`: {shape.keys[_ALIASES[key.lower()]].purpose}"
+    if key.lower() in _FEW and "epsilon" in shape.keys:
+        return "write `min_units: 10` in the role: groups of fewer people are not shown"
+    if key.lower() in _OFF and "query" in shape.keys:
+        return "remove it: nothing is answered without noise and a budget; `public: true` shows a table that is about nobody"
     if difflib.get_close_matches(key, shape.keys, n=1, cutoff=0.8):
         return None
     homes = [other.title for other in PARTS if key in other.keys and other is not shape and other not in OF_REPORTS]
@@ -167,5 +175,7 @@ def _unquoted(node: Node) -> str | None:
 
 
 def _example(shape: Shape) -> str:
+    if "public" in shape.keys and "unit" in shape.keys:
+        return "write `{ unit: column, columns: ... }`, or `{ public: true }` if it holds nothing about people"
     keys = ", ".join(f"{k}: ..." for k in (shape.required_with_unit or tuple(shape.keys)[:2]))
     return f"write `{{ {keys} }}`"

@@ -332,8 +332,11 @@ def _references(reader: Reader, draft: _Draft, drafts: Entries[TableName, _Draft
         table, target = column.references
         other = drafts.get(table)
         known = other.columns.get(target) if other is not None and other.kind is TableKind.PEOPLE else None
-        if known is None or known.role not in (ColumnRole.KEY, ColumnRole.UNIT):
-            at = reader.positions["tables", str(draft.name), name]
+        at = reader.positions["tables", str(draft.name), name]
+        if (table, target) == (draft.name, name):
+            fix = f"write `{names.written(name)}: key`, or the key of another row that it names"
+            reader.problem(at, f"column `{name}` refers to itself", fix, "column-role")
+        elif known is None or known.role not in (ColumnRole.KEY, ColumnRole.UNIT):
             what = f"column `{name}` refers to `{table}.{target}`, which is not a key of a private table"
             fix = f"list `{names.written(target)}: key` under `{table}`, or write `{names.written(name)}: key`"
             if other is not None and other.kind is TableKind.PUBLIC:

@@ -6,6 +6,7 @@ column (`policy.joined_keys`), so that a unit, and each step of a path, is one c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping as Entries
 from dataclasses import dataclass, field
 
@@ -118,7 +119,8 @@ def check_unit_table(
             return  # `check_forms` says so
         key = written_parts(unit[2]) if unit[2] else names.written(unit[1])
         what = f"`{key if unit[2] else unit[1]}` is the privacy unit's key, but not the unit of table `{unit[0]}`"
-        reader.problem(reader.positions["tables", str(unit[0])], what, f"write `unit: {key}` there", "unit-key")
+        fix = f"write `unit: {key}` there, if each `{key}` is one to be protected; else name the key of people in `privacy_unit`"
+        reader.problem(reader.positions["tables", str(unit[0])], what, fix, "unit-key")
 
 
 def read_unit_key(reader: Reader, node: Node) -> tuple[TableName, str, Parts] | None:
@@ -196,7 +198,8 @@ def _column(reader: Reader, node: Node) -> str | None:
     if column is None:
         fix = FORM
         if isinstance(node, Scalar) and names.table_column(node.text):
-            fix = f"write `unit: {{ via: {node.text} }}` for a path over another table, or this table's own column alone"
+            path = re.split(r"\s*(?:->|=)", node.text)[0]  # an arrow to where the path ends
+            fix = f"write `unit: {{ via: {path} }}` for a path over another table, or this table's own column alone"
         reader.problem(node.at, f"a unit column cannot be {kind(node)}", fix, "wrong-type")
     return column
 

@@ -22,7 +22,7 @@ from dpproxy.policy.load import Loaded
 from dpproxy.policy.model import ColumnPolicy, ColumnRole, Policy, Role, TableKind, TablePolicy
 from dpproxy.policy.names import plural, written
 from dpproxy.policy.problems import START, Code, Problem
-from dpproxy.review.hints import key_like, of_people, personal, tenant
+from dpproxy.review.hints import finds, key_like, names_people, of_people, personal, tenant
 from dpproxy.review.report_doubts import report_doubts
 from dpproxy.table_terms import TableName
 
@@ -194,6 +194,7 @@ class _Doubts:
         yield from self._own(table)
         yield from self._half(table)
         yield from self._second(table)
+        yield from self._row(table)
         for column in table.columns.values():
             yield from self._column(table, column)
 
@@ -282,7 +283,7 @@ class _Doubts:
         policy, shape = self.loaded.policy, self._shape(table.name)
         led = (step.target, step.target_column) if step is not None else (policy.unit_table, policy.unit_column)
         keys = shape.foreign_keys if shape is not None else ()
-        others = {c.name for c in table.columns.values() if c.references == led}
+        others = {c.name for c in table.columns.values() if c.references in (led, policy.unit_key)}
         others |= {key.columns[0] for key in keys if len(key.columns) == 1 and (key.target, key.target_columns[0]) == led}
         for column in sorted(others - {first, *table.unprotected}):
             unit, place = policy.unit_name, ("tables", str(table.name))
@@ -290,6 +291,24 @@ class _Doubts:
             what += f"not that of `{column}`"
             fix = f"leave the table out, or write `unprotected: [{written(column)}]`: what is shown of the second has no bound"
             yield self._at([(*place, column), ("units", str(table.name)), place], what, fix, "second-unit")
+
+    def _row(self, table: TablePolicy) -> Iterator[Problem]:
+        """A key of rows, as of orders, taken for that of people: whoever has many rows is protected one row at a time."""
+        policy, shape = self.loaded.policy, self._shape(table.name)
+        key = policy.unit_column
+        if (
+            shape is None
+            or table.name != policy.unit_table
+            or policy.unit_parts
+            or (key,) not in (shape.primary_key, *shape.unique)
+        ):
+            return
+        others = [c.name for c in shape.columns if c.name != key and names_people(c.name)]
+        if others and not (of_people(table.name.name) or names_people(key)):
+            what = f"`{key}` names a row of `{table.name}`, and `{others[0]}` somebody who may have many rows: "
+            what += "each of them is protected alone"
+            fix = f"write `key: {table.name}.{written(others[0])}`, if that is who is to be protected"
+            yield self._at([("privacy_unit",)], what, fix, "row-unit")
 
     def _half(self, table: TablePolicy) -> Iterator[Problem]:
         """A unit of one column where a tenant is part of the key as well: the people of one number are taken for one."""
@@ -318,6 +337,11 @@ class _Doubts:
         known = shape.column(column.name) if shape else None
         if known is None or column.role is not ColumnRole.PLAIN:
             return
+        if column.values is None and known.bounded and family(known.type) == "text" and finds(column.name):
+            what = f"`{column.name}` is called like free text, or like what finds one person: a group by it shows each text "
+            what += f"that many {plural(self.loaded.policy.unit_name)} share"
+            fix = f"write `{written(column.name)}: hidden`"
+            yield self._at([("tables", str(table.name), column.name)], what, fix, "personal-column")
         place = [("tables", str(table.name), column.name)]
         if not known.bounded:
             what = f"`{column.name}` cannot be used in any query: it is {known.reason or 'of a type without a counterpart'}"

@@ -20,6 +20,11 @@ _PERSON = re.compile(
     r"codice_?fiscale|endere[çc]o|sobrenome|cpf)(?:_|$|\d)",
     re.IGNORECASE,
 )
+_DIRECT = re.compile(
+    r"(?:^|_)(?:e_?mail|phone|telephone|mobile|ssn|social_security|passport|iban|first_?name|last_?name|sur_?name|full_?name|"
+    r"user_?name|login|password|telefon|vorname|nachname|courriel|correo|apellidos?)(?:_|$|\d)",
+    re.IGNORECASE,
+)
 _NAMES_PEOPLE = re.compile(
     r"(?:^|_)(?:customer|cust|client|person|patient|member|mem|user|student|respondent|subscriber|account|visitor|p|"
     r"kunden?|mitglieds?|benutzer|nutzer|patienten|sch(?:ue|ü)ler|mitarbeiter|personen|utilisateur|[ée]l[èe]ve|salari[ée]|usuario|"
@@ -48,6 +53,12 @@ _UNDONE = re.compile(r"(?:^|_)(?:returns?|refunds?|cancell?ations?|reversals?|cr
 def key_like(name: str) -> bool:
     """Return whether a column's name is that of an identifier: it is grouped by and joined on, and never added up."""
     return _KEY.search(name) is not None
+
+
+def finds(name: str) -> bool:
+    """Return whether a column's name is that of something which finds one person alone, or tells of one in free words. An address
+    or a day of birth may be common to many."""
+    return not name.lower().startswith(("is_", "has_")) and (_DIRECT.search(name) is not None or free_text(name))
 
 
 def personal(name: str) -> bool:

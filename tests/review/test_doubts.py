@@ -72,3 +72,30 @@ users: {{ ada: {{ role: analyst, password: "{VERIFIER}" }} }}
     found = [p for p in doubts(read_text(text, "p.yaml", Path("/data"), {}), catalog) if p.code == "half-key"]
     assert len(found) == expected
     assert all(f"write `key: [members.{key[0]}, members.{key[1]}]`" in p.fix for p in found)
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "columns", "expected"),
+    [
+        ("orders", "order_id", ("customer_id", "amount"), ["orders.customer_id"]),
+        ("visits", "visit", ("day", "patient_nr"), ["visits.patient_nr"]),
+        ("orders", "order_id", ("amount",), []),  # nobody is named
+        ("customers", "id", ("account_id",), []),  # a table of people
+        ("links", "member_id", ("account_id",), []),  # a key of people
+    ],
+)
+def test_a_row_as_the_unit(table: str, key: str, columns: tuple[str, ...], expected: list[str]) -> None:
+    text = f"""
+version: 1
+dataset: shop
+backend: {{ duckdb: d.duckdb }}
+privacy_unit: {{ name: order, key: {table}.{key} }}
+budget: {{ epsilon: 1, delta: 0, every: never }}
+tables: {{ {table}: {{ unit: {key}, columns: {{ {key}: unit }} }} }}
+roles: {{ analyst: {{ budget: {{ epsilon: 1, delta: 0, every: never }}, query: {{ epsilon: 0.1, max_epsilon: 1 }} }} }}
+users: {{ ada: {{ role: analyst, password: "{VERIFIER}" }} }}
+"""
+    name = TableName("public", table)
+    shape = CatalogTable(name, ("main", table), tuple(CatalogColumn(c, c, "int4") for c in (key, *columns)), (key,))
+    found = [p for p in doubts(read_text(text, "p.yaml", Path("/data"), {}), Catalog({name: shape})) if p.code == "row-unit"]
+    assert [p.fix for p in found] == [f"write `key: {each}`, if that is who is to be protected" for each in expected]
