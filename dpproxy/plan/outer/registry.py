@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from dpproxy.engines import EngineSpeller
-from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.bind import joins
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure import amplification, bound_cuts, fingerprint, normal_form
@@ -35,6 +35,7 @@ from dpproxy.tree.spelling import Speller
 
 MAX_READINGS = 64  # of one statement
 MAX_MEASUREMENTS = 64  # of one statement: each costs a backend query
+MAX_NUMBERS = 4_000_000  # of one statement's declared groups: the proxy takes 85 bytes for each while it makes an answer
 
 Keys = Sequence[tuple[str, Expr]]
 Specs = Sequence[BasisSpec]
@@ -57,6 +58,7 @@ class Registry:
     inputs: list[Input] = field(default_factory=list)
     first_array: list[int] = field(default_factory=list)
     texts: int = 0
+    numbers: int = 0
     in_sets: set[int] = field(default_factory=set)
     averaged: set[int] = field(default_factory=set)
     beside: dict[int, Beside] = field(default_factory=dict)
@@ -232,11 +234,23 @@ class Registry:
                 f"statement needs more than {MAX_MEASUREMENTS} measurements",
                 hint="Ask for fewer aggregates in one statement.",
             )
+        stepped = sum(spec.steps(compiled.bounding) > 1 for spec in compiled.specs)
+        width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + EXTRA * stepped
+        self._count(compiled, width)
         index = len(self.compiled)
         self.compiled.append(compiled)
         self.first_array.append(len(self.arrays))
         self.arrays += [Array(wire_type(t), index, i) for i, (_, t) in enumerate(compiled.keys)]
-        stepped = sum(spec.steps(compiled.bounding) > 1 for spec in compiled.specs)
-        width = len(compiled.specs) + sum(s.columns for s in compiled.selections) + EXTRA * stepped
         self.arrays += [Array("int8", index, len(compiled.keys) + i) for i in range(width)]
         return index
+
+    def _count(self, compiled: Compiled, width: int) -> None:
+        """Count what a measurement of `width` columns releases of declared groups. Raises Refusal 54000 for too much."""
+        dense = compiled.bounding.dense
+        self.numbers += ((dense.expected or 0) if dense is not None else 0) * (len(compiled.keys) + width)
+        if self.numbers > MAX_NUMBERS:
+            raise Refusal(
+                PROGRAM_LIMIT_EXCEEDED,
+                f"an answer of {self.numbers:,} values, empty groups included, is too large: at most {MAX_NUMBERS:,} are made",
+                hint="Ask for fewer groups or for fewer aggregates in one statement.",
+            )

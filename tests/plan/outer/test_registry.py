@@ -8,13 +8,13 @@ import plan_harness
 import pytest
 from small_expressions import column, lit
 
-from dpproxy.errors import STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
+from dpproxy.errors import PROGRAM_LIMIT_EXCEEDED, STATEMENT_TOO_COMPLEX, UNDEFINED_TABLE, Refusal
 from dpproxy.plan.context import Context, Counter
 from dpproxy.plan.measure.compiler import Compiled
 from dpproxy.plan.measure.output_weights import Output
 from dpproxy.plan.measure.request import MeasurementRequest
 from dpproxy.plan.measure.specs import BasisSpec
-from dpproxy.plan.outer.registry import MAX_MEASUREMENTS, Registry
+from dpproxy.plan.outer.registry import MAX_MEASUREMENTS, MAX_NUMBERS, Registry
 from dpproxy.policy.catalog import Catalog
 from dpproxy.sql.dialect import to_sql
 from dpproxy.sql.skeleton import parse_expression
@@ -102,3 +102,20 @@ def test_tables_of_dpproxy_are_arrays_once(registry: Registry) -> None:
 
 def test_names_are_new(registry: Registry) -> None:
     assert [registry.next_alias() for _ in range(3)] == ["dpproxy_m1", "dpproxy_m2", "dpproxy_m3"]
+
+
+@pytest.mark.parametrize("queries", [1, 3], ids=["one measurement", "several"])
+def test_an_answer_has_no_more_numbers_than_the_proxy_can_hold(shop_catalog: Catalog, queries: int) -> None:
+    """66,430 groups of each of many columns took a gigabyte at the first answer, and at each that was shown again."""
+
+    def asked(columns: int) -> str:
+        sums = ", ".join(f"sum(least(income, {number}))" for number in range(1, columns + 1))
+        each = [f"SELECT {sums} FROM customers WHERE income > {n} GROUP BY birth_year, signup" for n in range(queries)]
+        return " UNION ALL ".join(each)
+
+    most = MAX_NUMBERS // (66_430 * queries) - 2  # two keys
+    policy = plan_harness.policy()
+    plan_harness.plan(asked(most), shop_catalog, policy)
+    with pytest.raises(Refusal, match="values, empty groups included, is too large") as refused:
+        plan_harness.plan(asked(most + 1), shop_catalog, policy)
+    assert refused.value.sqlstate == PROGRAM_LIMIT_EXCEEDED
