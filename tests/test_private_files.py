@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -14,7 +16,11 @@ from typer.testing import CliRunner
 
 from dpproxy.admin import admin_app
 from dpproxy.cli import commands
-from dpproxy.private_files import SharedFolder, private_file, private_folder, private_opener
+from dpproxy.collect.ledger import Witness
+from dpproxy.collector.journal import Batch, State, Writer
+from dpproxy.ledger.entries import Head
+from dpproxy.private_files import SharedFolder, private_file, private_folder, private_opener, settle, write_whole
+from dpproxy.records.sqlite import Anchor
 from dpproxy.serve.launch import LaunchError, launched
 from tests.worlds.certificates import dsn
 from tests.worlds.one_table import written
@@ -99,3 +105,57 @@ def run(*words: str) -> None:
 
 def modes(folder: Path) -> dict[str, int]:
     return {path.name: mode(path) for path in folder.rglob("*") if not path.is_symlink()}
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is put on the disk, by the beginning of its name, and which names files get, in order."""
+    found: list[str] = []
+    fsync, rename, replace = os.fsync, os.rename, os.replace
+
+    def synced(descriptor: int) -> None:
+        found.append(f"disk {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
+        fsync(descriptor)
+
+    def named(change: Callable[..., None], old: object, new: object) -> None:
+        found.append(f"name {Path(str(new)).name}")
+        change(old, new)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", partial(named, rename))
+    monkeypatch.setattr(os, "replace", partial(named, replace))
+    return found
+
+
+def segment(folder: Path) -> None:
+    async def write() -> None:
+        writer = Writer(State(folder), lambda: 0.0)
+        await writer.append(Batch("0" * 32, "emoji", 1, [["north", "x", 1]]))
+        await writer.close()
+
+    asyncio.run(write())
+
+
+HEAD = Head(1, bytes(32))
+DURABLE: dict[str, tuple[Callable[[Path], object], list[str]]] = {
+    "a small file": (lambda folder: write_whole(folder / "file", b"x", replace=True), ["disk .file", "name file"]),
+    "the names of a folder": (settle, ["disk folder"]),
+    "the sums of a device": (lambda folder: Witness(folder / "sums").write(0, 1, 2), ["disk .sums", "name sums", "disk folder"]),
+    "an anchor of a ledger": (lambda folder: Anchor(folder / "anchor").write(HEAD, durable=True), ["disk anchor"]),
+    "an anchor that may be behind": (lambda folder: Anchor(folder / "anchor").write(HEAD), []),
+    "a segment of reports": (
+        segment,
+        ["disk .name", "disk folder", "disk 000000000001.open", "name 000000000001.sealed", "disk folder"],
+    ),
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the names of files that are open")
+@pytest.mark.parametrize("name", DURABLE)
+def test_what_is_to_stay_is_on_the_disk(name: str, tmp_path: Path, events: list[str]) -> None:
+    """Its content before its name, its name before anybody is told."""
+    (tmp_path / "folder").mkdir()
+    write, expected = DURABLE[name]
+    write(tmp_path / "folder")
+    found = [event[: len(e)] for event, e in zip(events, expected, strict=False)]
+    assert (found, len(events)) == (expected, len(expected)), events

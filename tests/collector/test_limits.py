@@ -70,5 +70,9 @@ def test_no_address_is_kept_and_buckets_go_with_their_key(clock: Clock) -> None:
     bucket.wait("203.0.113.77")
     assert not any(form in repr(vars(bucket)) for form in ("203.0.113.77", repr(bytes([203, 0, 113, 77]))[2:-1]))
     assert bucket.wait("203.0.113.77") > 0
+    key, names = bucket._key, set(bucket._buckets)
     clock.now += KEY_SECONDS
     assert bucket.wait("203.0.113.77") == 0
+    assert bucket._key != key
+    assert len(bucket._buckets) == 1
+    assert not names & bucket._buckets.keys()

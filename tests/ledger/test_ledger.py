@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from dpproxy.amounts import MICRO
+from dpproxy.ledger.entries import Named
 from dpproxy.ledger.journal import Journal
 from dpproxy.ledger.ledger import (
     BudgetExhausted,
@@ -22,7 +24,10 @@ from dpproxy.ledger.ledger import (
 )
 from dpproxy.privacy.accountant import Limit
 from dpproxy.privacy.loss import ZERO
+from dpproxy.records import record
+from dpproxy.records.place import SqliteReader
 from dpproxy.records.postgres import PostgresLedger
+from dpproxy.records.sqlite import SqliteLedger
 
 from .conftest import NOON, MakeRequest
 
@@ -258,6 +263,16 @@ class TestNamesOfData:
                 again.name("store", "data", NOON)
             assert again.name("shop", "data", NOON) == "shop"
             assert again.name("clinic", "other data", NOON) == "clinic"
+
+    def test_a_name_has_its_place_in_time(self, tmp_path: Path, request_of: MakeRequest) -> None:
+        """By a clock that is behind the record's: entries never go back in time."""
+        ledger, before = SqliteLedger(tmp_path / "ledger.sqlite"), NOON - dt.timedelta(days=1)
+        charge(ledger, request_of())
+        ledger.name("clinic", "other data", before)
+        ledger.share("store", "more data", "clinic", before, "renamed")
+        ledger.close()
+        times = [e.at for _, e in record.show(SqliteReader(tmp_path / "ledger.sqlite")) if isinstance(e, Charge | Named)]
+        assert times == [NOON] * 3
 
     def test_a_name_that_shares_accounts(self, open_ledger: OpenLedger, request_of: MakeRequest) -> None:
         """Also after a restart: what one has spent the other has not."""

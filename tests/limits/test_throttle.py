@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from dpproxy.limits import throttle as throttles
 from dpproxy.limits.throttle import CELLS, GUESSES, KNOWN, PATIENCE, STRANGERS_GUESSES, Throttle
 
 
@@ -64,3 +67,17 @@ def test_memory_is_bounded() -> None:
         throttle.succeeded("", f"user{i}")
     assert len(throttle._known) == KNOWN
     assert len(throttle._pairs._full) == CELLS
+
+
+def test_who_logged_in_longest_ago_is_a_stranger_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of more people than are remembered: strangers' wrong passwords make them wait, and nobody else."""
+    monkeypatch.setattr(throttles, "KNOWN", 2)
+    throttle = Throttle()
+    for user in ("ada", "bob", "ada", "cy"):
+        throttle.begin("10.9.9.9", user, 0.0)
+        throttle.succeeded("10.9.9.9", user)
+    for user in ("ada", "bob", "cy"):
+        for i in range(200):
+            guess(throttle, 100, address=f"10.0.{i // 256}.{i % 256}", user=user)
+    assert [throttle.begin("10.9.9.9", user, 0.0) for user in ("ada", "cy")] == [0.0, 0.0]
+    assert throttle.begin("10.9.9.9", "bob", 0.0) != 0.0

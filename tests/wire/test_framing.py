@@ -324,3 +324,16 @@ def test_nothing_long_is_kept_before_the_login(body: bytes) -> None:
     with pytest.raises(ProtocolError, match="invalid message length"):
         framer.next()
     assert framer.pending == 0
+
+
+@pytest.mark.parametrize("size", [10, LONG // 2, 2 * LONG])
+@pytest.mark.parametrize("first", [1, 5, 9])
+def test_what_is_kept_is_whole_at_its_last_byte(size: int, first: int) -> None:
+    """And not before, nor only at the next message's: who waits for an answer sends none."""
+    framer, whole = normal(), build.query("x" * size)
+    assert spans_of(framer.batch(whole[:first])) == []
+    framer.keep(whole[first:-1])
+    assert spans_of(framer.batch(b"")) == []
+    framer.keep(whole[-1:])
+    assert framer.more
+    assert spans_of(framer.batch(b"")) == [whole]
