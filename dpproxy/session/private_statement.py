@@ -68,7 +68,7 @@ class PrivateStatement:
         return f"{self.statement.prefix}{self.statement.into}{query}{self.statement.suffix}"
 
     async def text_aside(self, literals: Sequence[bytes], aside: SideThreads) -> str:
-        """Do as `text`, beside the loop where the arrays are long."""
+        """Fill in the literals as `text` does, in a thread where the arrays are long."""
         if sum(map(len, literals)) <= SHORT:
             return self.text(literals)
         return await aside.run(lambda: self.text(literals))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +16,9 @@ from dpproxy.mechanisms.noise_sources import OpenDPNoise
 from dpproxy.mechanisms.release import release
 from dpproxy.privacy import noise_scale
 from dpproxy.privacy.loss import Loss
-from dpproxy.privacy.measurement import Basis, Key, Measurement, Threshold
+from dpproxy.privacy.measurement import Basis, Key, Measurement, Threshold, Top
 from dpproxy.privacy.noise_error import deviation, half_width
-from dpproxy.privacy.noise_tail import units_threshold
+from dpproxy.privacy.noise_tail import top_threshold, units_threshold
 from dpproxy.sql.template import Template
 
 FINE, ROWS, GROUPS = 1024, 10, 1000
@@ -88,3 +89,36 @@ def test_thresholds_on_weights() -> None:
         assert release(measured(weight, threshold=kept), at, Shifted(0)).keys[0].to_pylist() == ["key 1", "key 2"]
         with pytest.raises(MechanismError):
             charge_check.check(measured(weight, threshold=replace(kept, tau=tau - 1)), OpenDPNoise())
+
+
+LEAST = top_threshold(3, 3, 1, 1000, 10**9, 2)
+DECLARED = Top(3, 0, 1000, None, 1, 0, Loss.bounded_range(1000, 3))
+FOUND = Top(3, 0, 1000, LEAST, 2, 10**9, Loss.bounded_range(1000, 3) + Loss.delta_only(10**9))
+
+
+@pytest.mark.parametrize(
+    ("dense", "top", "wrong"),
+    [
+        (True, DECLARED, ""),
+        (False, FOUND, ""),
+        (False, replace(FOUND, absent=LEAST + 5), ""),
+        (False, DECLARED, "in two ways"),
+        (True, FOUND, "in two ways"),
+        (True, replace(DECLARED, score=1), "by no count"),
+        (True, replace(DECLARED, score=-1), "by no count"),
+        (False, replace(FOUND, absent=LEAST - 1), "lower than its delta allows"),
+        (False, replace(FOUND, min_units=3), "lower than its delta allows"),
+        (True, replace(DECLARED, epsilon=1001), "loss of its choices"),
+        (True, replace(DECLARED, k=4), "loss of its choices"),
+        (False, replace(FOUND, loss=DECLARED.loss), "loss of its choices"),
+    ],
+)
+def test_groups_that_are_chosen_are_charged(kit: SimpleNamespace, dense: bool, top: Top, wrong: str) -> None:
+    """And those that nobody declared come of few units as seldom as delta says."""
+    units = kit.laplace_basis(1, l0=3, epsilon=100_000)
+    made = replace(kit.measurement(units, keys=1, l0=3), dense=dense, loss=units.loss + top.loss, top=top)
+    if wrong:
+        with pytest.raises(MechanismError, match=wrong):
+            charge_check.check(made, OpenDPNoise())
+    else:
+        charge_check.check(made, OpenDPNoise())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import FrozenInstanceError
+from decimal import Decimal
 
 import pytest
 
-from dpproxy.policy.model import ColumnRole, DuckDBBackend, PostgresBackend, User
+from dpproxy.policy.model import ColumnRole, DuckDBBackend, PostgresBackend, User, Value, constant_text
 
 from .good import GOOD, loaded, table
 
@@ -39,3 +41,20 @@ def test_equal_texts_are_equal_policies() -> None:
     assert loaded().policy != loaded(GOOD.replace("rows_per_group: 10", "rows_per_group: 11")).policy
     assert DuckDBBackend("/a") != DuckDBBackend("/b")
     assert [role.value for role in ColumnRole] == ["plain", "unit", "key", "hidden"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (True, "true"),
+        (False, "false"),
+        (7, "7"),
+        ("x", "x"),
+        (Decimal("1E+2"), "100"),
+        (Decimal("0.50"), "0.50"),
+        (dt.date(2024, 2, 29), "2024-02-29"),
+        (dt.datetime(2024, 2, 29, 1, 2, 3), "2024-02-29 01:02:03"),
+    ],
+)
+def test_declared_values_are_written_as_postgresql_writes_them(value: Value, text: str) -> None:
+    assert constant_text(value) == text
