@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from dpproxy.authoring import report_drafts
 from dpproxy.authoring.evidence import NAMELESS, called_after_people, evidence, names_somebody
 from dpproxy.authoring.schema_facts import Facts, Place
 from dpproxy.authoring.unit_links import Link, bare, called_like, links, named_key, own_key
@@ -48,6 +49,8 @@ class Decisions:
     bounds: Mapping[TableName, tuple[int, int]] = field(default_factory=dict)
     origins: Mapping[Column | TableName, str] = field(default_factory=dict)
     """Where ranges, values and bounds come from, or why there are none, for their comments."""
+    reports: frozenset[TableName] = frozenset()
+    """Tables whose columns devices randomised."""
     people: str = ""
     """How many units there are, for a comment, where that is known."""
 
@@ -109,7 +112,7 @@ def unit_name(unit: Column) -> str:
 
 def led(catalog: Catalog, decisions: Decisions) -> dict[TableName, Link]:
     """Return the link of each table that a draft has as private, the unit's own table first."""
-    found = {n: link for n, link in links(catalog, decisions.unit).items() if n not in decisions.public}
+    found = {n: link for n, link in links(catalog, decisions.unit).items() if n not in decisions.public | decisions.reports}
     found |= decisions.links
     gone = set(decisions.left_out)
     while gone:
@@ -338,6 +341,9 @@ class _Draft:
         if table.name in self._decisions.public:
             yield f"  {name}: {{ public: true }}"
             return
+        if table.name in self._decisions.reports:
+            yield from report_drafts.drafted(table)
+            return
         if table.name in self._decisions.left_out:
             yield f"  # {name}: left out"
             return
@@ -345,6 +351,8 @@ class _Draft:
         why = f" ({signs[0]})" if signs else ""
         yield f"  # {name}: TODO left out, as nothing proves whose rows it holds{why}"
         yield f"  #   write its `unit`; or `{name}: {{ public: true }}`, if no row is about a person"
+        if report_drafts.looks_reported(table):
+            yield f"  #   it looks like reports that devices randomised: if it is, `dpproxy policy init --reports {name}`"
 
 
 def _ends_of(known: Facts, grid: str) -> tuple[str, str] | None:

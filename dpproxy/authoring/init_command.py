@@ -12,7 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
@@ -22,6 +22,7 @@ import duckdb
 import typer
 
 from dpproxy import postgres_connections
+from dpproxy.authoring import report_drafts
 from dpproxy.authoring.draft import Column, Decisions, Frame, candidates, draft, of_person, unit_name
 from dpproxy.authoring.evidence import evidence
 from dpproxy.authoring.paid_session import Draft, measurements
@@ -142,6 +143,7 @@ def init(
     unit_noun: Annotated[str | None, typer.Option("--unit-name", help="what one is called, as in `customer`")] = None,
     public: Annotated[list[str] | None, typer.Option(help="a table with nothing about people in it; may be repeated")] = None,
     leave_out: Annotated[list[str] | None, typer.Option(help="a table analysts are not to see; may be repeated")] = None,
+    reports: Annotated[list[str] | None, typer.Option(help="a table whose columns devices randomised; may be repeated")] = None,
     user: Annotated[str, typer.Option(help="the first user")] = "analyst",
     spend_epsilon: Annotated[
         float | None,
@@ -161,14 +163,30 @@ def init(
     out = out or Path(f"{dataset}.yaml")
     if out.exists():
         raise _problem(str(out), "exists already", "name another file by --out, or remove this one")
-    ask = _on_terminal() and not yes
-    decisions = _decisions(described.catalog, unit, unit_noun, public or [], leave_out or [], ask)
+    ask, catalog = _on_terminal() and not yes, described.catalog
     password = secrets.token_urlsafe(12)
     frame = Frame(dataset, described.backend, user, make_verifier(password))
+    told = _tables(catalog, reports or [], "--reports")
+    _check_reported(catalog, told)
+    if told and unit is None and not any(of_person(catalog, place) for place in candidates(catalog) if place[0] not in told):
+        text = report_drafts.alone(catalog, told, _tables(catalog, public or []), frame)
+        _written(text, out, described, frame, password)
+        return
+    decisions = replace(_decisions(catalog, unit, unit_noun, public or [], leave_out or [], ask), reports=told)
     if spend_epsilon is not None:
         made = Draft(described.catalog, described.facts, decisions, frame)
         decisions = measurements(made, Decimal(f"{spend_epsilon:g}"), folder, state, _agreed if ask else _read_out)
-    text = draft(described.catalog, decisions, described.facts, frame)
+    _written(draft(catalog, decisions, described.facts, frame), out, described, frame, password)
+
+
+def _check_reported(catalog: Catalog, told: Set[TableName]) -> None:
+    for name in told:
+        if not report_drafts.reported(catalog.tables[name]):
+            what = f"`{name}` has no column of yes or no, of texts or numbers"
+            raise _problem("--reports", what, "name a table whose columns devices randomised")
+
+
+def _written(text: str, out: Path, described: Described, frame: Frame, password: str) -> None:
     _verified(text, described.catalog, out)
     out.write_text(text, encoding="utf-8")
     _told(text, out, described, frame, password)
@@ -233,12 +251,12 @@ def _agreed(forecast: str) -> bool:
     return typer.confirm("Spend it?", default=False)
 
 
-def _tables(catalog: Catalog, texts: Sequence[str]) -> frozenset[TableName]:
+def _tables(catalog: Catalog, texts: Sequence[str], option: str = "--public") -> frozenset[TableName]:
     found = set()
     for text in texts:
         name = names.table(text)
         if name is None or name not in catalog.tables:
-            raise _problem("--public", f"there is no table `{text}`", f"use one of {', '.join(map(str, catalog.tables))}")
+            raise _problem(option, f"there is no table `{text}`", f"use one of {', '.join(map(str, catalog.tables))}")
         found.add(name)
     return frozenset(found)
 

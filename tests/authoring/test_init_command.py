@@ -132,3 +132,50 @@ def test_whom_to_protect_is_not_given_away(source: Path, flag: str) -> None:
             ["init", str(source), "--out", str(out), "--yes", flag, "users", "--unit", "users.user_id"],
             catch_exceptions=False,
         )
+
+
+REPORTED = "CREATE TABLE answers (day DATE, district VARCHAR, ill BOOLEAN)"
+STORED = "CREATE TABLE uses (day DATE, region VARCHAR, emoji_r VARCHAR, hours_r INTEGER)"
+
+
+@pytest.mark.parametrize(
+    ("make", "asked", "shown"),
+    [
+        ([REPORTED], ["answers"], {"answers": {"ill"}}),
+        ([STORED], ["uses"], {"uses": {"emoji", "hours"}}),
+        (
+            [REPORTED, STORED, "CREATE TABLE names (name VARCHAR)"],
+            ["uses", "answers"],
+            {"answers": {"ill"}, "uses": {"emoji", "hours"}},
+        ),
+        ([REPORTED, "CREATE TABLE patients (patient_id INTEGER PRIMARY KEY, sex VARCHAR)"], ["answers"], {"answers": {"ill"}}),
+    ],
+    ids=["a coin", "stored by other names", "two tables", "beside people"],
+)
+def test_tables_of_reports(tmp_path: Path, make: list[str], asked: list[str], shown: dict[str, set[str]]) -> None:
+    """Drafted where the author names them, alone or beside people; nobody has said what is plain, so nothing is but the day."""
+    with duckdb.connect(str(tmp_path / "phones.duckdb")) as connection:
+        for statement in make:
+            connection.execute(statement)
+    out = tmp_path / "phones.yaml"
+    options = [part for name in asked for part in ("--reports", name)]
+    done = RUN.invoke(policy_app, ["init", str(tmp_path / "phones.duckdb"), "--out", str(out), "--yes", *options])
+    assert done.exit_code == 0, done.output
+    policy = load_file(out).policy
+    tables = {name.name: table for name, table in policy.tables.items() if table.reports is not None}
+    assert {name: {c for c, p in table.columns.items() if p.randomised} for name, table in tables.items()} == shown
+    assert {c for table in tables.values() for c, p in table.columns.items() if p.plain} == {"day"}
+    assert (policy.unit_table is None) == ("patients" not in str(make))
+    assert "TODO" in out.read_text()
+    assert RUN.invoke(policy_app, ["check", str(out)]).exit_code == 0
+
+
+def test_what_looks_like_reports_is_left_out_and_said_to(tmp_path: Path, source: Path) -> None:
+    with duckdb.connect(str(source)) as connection:
+        connection.execute(STORED)
+    out = tmp_path / "clinic.yaml"
+    assert RUN.invoke(policy_app, ["init", str(source), "--out", str(out), "--yes"]).exit_code == 0
+    assert "dpproxy policy init --reports uses" in out.read_text()
+    assert TableName("public", "uses") not in load_file(out).policy.tables
+    refused = RUN.invoke(policy_app, ["init", str(source), "--out", f"{out}2", "--yes", "--reports", "nothing"])
+    assert refused.exit_code != 0

@@ -125,6 +125,16 @@ def outer_join(name: str) -> Refusal:
     )
 
 
+def repeats(name: str, at: int | None) -> Refusal:
+    """Refuse a join that has a report several times: few would be shown as many, and errors taken for smaller than they are."""
+    return Refusal(
+        FEATURE_NOT_SUPPORTED,
+        f"`{name}` holds reports of devices: joined so, one report may be there several times",
+        at,
+        hint="Join a public table by columns that name one of its rows, or group by such; or aggregate first, and join around.",
+    )
+
+
 def rows_of_reports(node: exp.Expr, name: str) -> Refusal:
     """Refuse a query whose answer would be single reports."""
     return Refusal(

@@ -29,6 +29,7 @@ from dpproxy.plan.outer.registry import Registry
 from dpproxy.plan.outer.report_aggregates import Asked, ReportAggregates, ReportKeys
 from dpproxy.plan.outer.report_weights import tried, weights
 from dpproxy.plan.outer.staged_rows import array_source, with_columns
+from dpproxy.plan.properties.fanout import repeated
 from dpproxy.policy.model import ReleasedList
 from dpproxy.privacy.measurement import Key
 from dpproxy.privacy.noise_error import each, normal_point
@@ -149,6 +150,8 @@ class ReportSelect(ReportAggregates, SelectRewriter):
     def _drafted(self) -> tuple[Drafted, list[tuple[int, int]]]:
         asked, order = self.asked, self._released_order()
         keys = [self.request.keys[i] for i in order[: len(order) - sum(map(self._is_grouped, asked.cells))]]
+        if repeated(self.rows, [key for _, key in keys]) != 1:
+            raise reported.repeats(self.reports.table.name, position(self.select))
         trees: list[ReadingQuery] = []
         cells = tuple(self._cell(column, trees) for column in asked.cells)
         _check_cells(cells, self.select)

@@ -31,7 +31,7 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
     fewest = rows_per_value.in_group(rows, keys)
     repeated, groups = 1, _least([_reached(rows, keys), *(f.rows for f in fewest if not f.columns)])
     for beside, times in often:
-        fixed = [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
+        fixed = _fixed(beside, keys)
         fixed += [1] if beside.size is None and any(c.id in beside.columns for key in keys for c in references(key)) else []
         repeated = min(repeated * (times if rows.limits.whole else min([times, *fixed])), MOST)
         if groups is not None and any(c.id in beside.columns for key in keys for c in references(key)):
@@ -42,6 +42,18 @@ def contribution(rows: Rows, keys: Sequence[Expr]) -> ContributionLimits:
     there = _values(rows, keys)
     reached = None if groups is None else _least([groups, there, *counted])
     return ContributionLimits(number, reached, rows.limits.whole, rows.limits.by, greatest)
+
+
+def repeated(rows: Rows, keys: Sequence[Expr]) -> int | None:
+    """Return how often public relations repeat one row in a group by `keys` at most; None where that is not known."""
+    often = repetitions(rows, keys)
+    times = prod(min([most, *_fixed(beside, keys)]) for beside, most in often)
+    return times if len(often) == len(rows.beside) else None
+
+
+def _fixed(beside: Beside, keys: Sequence[Expr]) -> list[int]:
+    """How many rows of a public relation there are of one value of its columns that are keys."""
+    return [most for key in keys if isinstance(key, Ref) and (most := dict(beside.most).get(key.column.id))]
 
 
 def most_rows(rows: Rows, keys: Sequence[Expr]) -> int | None:
