@@ -90,6 +90,14 @@ def exact(total: int) -> Found:
     return Found(np.array([total], dtype=np.float64), np.zeros(1))
 
 
+def noisy(total: int, reports: int, noise: Fraction | Literal["share"]) -> Found:
+    """Return a sum over reports to each of which its device added noise of a variance. `share`: how many reports count, each by
+    its own chance; the variance is largest where all chances are alike."""
+    share = total / reports if reports else 0.0
+    variance = reports * share * (1 - share) if noise == "share" else reports * float(noise)
+    return Found(np.array([total], dtype=np.float64), np.array([variance]), None, reports if noise == "share" else None)
+
+
 def single(cell: Cell, weights: Weights, amounts: Int64, squares: Int64, *, counts: bool, unlisted: int = 0) -> Found:
     """Estimate what the candidates' weights add up to over devices. `amounts`: what a device adds where it has a candidate of
     weight 1; `squares`: the squares of these; `unlisted`: what values weigh that are no candidates, which only sketches have.

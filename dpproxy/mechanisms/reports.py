@@ -198,6 +198,8 @@ def _part(estimate: Estimate, listed: Sequence[decoded.Weights | None], part: _P
     cells, amounts, squares = part.cells, part.totals[estimate.total], part.totals[estimate.squares]
     if estimate.exact:
         return decoded.exact(part.total(estimate.total))
+    if estimate.noise is not None:
+        return decoded.noisy(part.total(estimate.total), part.total(estimate.among), estimate.noise)
     if len(cells) > 1:
         return decoded.joint(cells, listed, amounts, squares, counts=estimate.counts)
     (weights,), (asked,) = listed, estimate.weights

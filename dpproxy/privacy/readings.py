@@ -75,7 +75,8 @@ class Estimate:
 
     `weights`: of each cell, None where whatever it says counts. With none at all it is a sum, exact. `among`: the backend column
     that counts the reports it is of, itself where it counts; `squares`: that of the squares of what it adds up. `consistent`: the
-    estimates of all candidates are moved so that none is below 0, and they add up to the reports.
+    estimates of all candidates are moved so that none is below 0, and they add up to the reports. `noise`: of a sum of numbers
+    that devices made noisy the variance of one of them, or `share`: of a count of reports, each of which counts by chance.
     """
 
     label: str
@@ -84,11 +85,12 @@ class Estimate:
     squares: int
     weights: tuple[Weights | None, ...]
     consistent: bool = False
+    noise: Fraction | Literal["share"] | None = None
 
     @property
     def exact(self) -> bool:
         """Tell whether it has no noise."""
-        return all(weight is None for weight in self.weights)
+        return self.noise is None and all(weight is None for weight in self.weights)
 
     @property
     def counts(self) -> bool:

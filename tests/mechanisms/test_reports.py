@@ -201,6 +201,28 @@ def test_vectors_are_counted_and_not_their_bits() -> None:
     assert (told.reports, told.outside, told.few) == (309, 7, 1)
 
 
+@pytest.mark.parametrize("of", ["laplace", "duchi"])
+def test_numbers_with_noise_are_added_up(of: str) -> None:
+    """In steps of a thousandth, of 2,000 devices, 400 times: variance within a tenth of what is told, 98 of 100 are held."""
+    chance, size, times, scale = np.random.default_rng(8), 2000, 400, 2.0
+    noise: Fraction | str = "share" if of == "duchi" else 2 * Fraction(2000) ** 2
+    asked = reading((), Estimate("sum(x)", 1, 0, 0, (), noise=noise))  # type: ignore[arg-type]
+    numbers = np.full(size, 0.3)
+    found = []
+    for _ in range(times):
+        if of == "duchi":
+            each = (chance.random(size) < numbers).astype(np.int64)
+        else:
+            each = np.floor((numbers + chance.laplace(0, scale, size)) * 1000).astype(np.int64)
+        released, _ = estimates(asked, table((), (), (each,)))
+        found.append([float(column[0]) for column in released.values])
+    value, below, above, deviation = np.array(found).T
+    true = size * 0.3 * (1 if of == "duchi" else 1000)
+    assert abs(value.mean() - true) < 4.5 * value.std() / times**0.5 + size / 2
+    assert ((value - below <= true) & (true <= value + above)).mean() >= 0.97
+    assert value.std() == pytest.approx((deviation / SPREAD).mean(), rel=0.1)
+
+
 @pytest.mark.parametrize("times", [100, 1], ids=["many", "few"])
 @pytest.mark.parametrize("claim", [Plane.within(Fraction(4), 2600, 53, 3), Direct.within(Fraction(4), 100), SKETCH, COIN])
 def test_all_but_one_is_as_far_off_as_the_one(claim: Claim, times: int) -> None:

@@ -21,7 +21,7 @@ import pytest
 from scratch_postgres import Scratch, scratch_server
 
 from dpproxy.local import planes
-from dpproxy.local.claims import CountMean, Direct, Levels, Plane, Unary
+from dpproxy.local.claims import CountMean, Direct, Duchi, Levels, Plane, Unary
 from dpproxy.local.hashes import number, polynomial
 from dpproxy.policy.load import read_text
 from dpproxy.policy.people import make_verifier
@@ -50,6 +50,12 @@ tables:
     columns:
       price: {{ plain: true, range: [0, 9] }}
       fruit: {{ randomised: {{ by: oue, values: [apple, pear, plum] }}, from: bit }}
+  noisy:
+    reports: {{ epsilon: 3, per_day: 1, keep: 90d, at_least: 100 }}
+    columns:
+      price: {{ plain: true, range: [0, 9] }}
+      hours: {{ randomised: {{ by: laplace, range: [-5, 19], epsilon: 2 }}, from: hours_r }}
+      mood: {{ randomised: {{ by: duchi, range: [0, 10], epsilon: 1 }}, from: mood_r }}
   typed:
     reports: {{ epsilon: 4, per_day: 1, keep: 90d, at_least: 100, rows: cells }}
     columns:
@@ -95,10 +101,22 @@ class Devices:
         ]
         fruits = [FRUITS[v] for v in fruit]
         self.seen, self.typed = self._vectors(chance)
+        self.hours, self.mood = chance.choice([-5.0, 0.5, 18.0], count), chance.choice([0.0, 2.0, 10.0], count, p=[0.1, 0.8, 0.1])
+        self.noisy = self._noisy(chance)
         self.rows = list(zip(self.region, self.price.tolist(), ill.tolist(), fruits, emoji, level.tolist(), strict=True))
 
+    def _noisy(self, chance: np.random.Generator) -> list[tuple[int, float, int]]:
+        """Hours with Laplace noise, and of moods the sign; two numbers that no device sends come on top."""
+        hours, high = (
+            self.hours + chance.laplace(0, 12, self.hours.size),
+            float(Duchi.within(Fraction(1), Fraction(0), Fraction(10)).plus),
+        )
+        signs = np.where(chance.random(self.mood.size) < 0.5 + (self.mood - 5) / 10 * (2 * high - 1), 1, -1)
+        moods = (5 + 5 * signs).tolist()
+        return [*zip(self.price.tolist(), hours.tolist(), moods, strict=True), (3, 1e300, 0), (3, float("nan"), 10)]
+
     def tables(self) -> list[tuple[str, list[tuple[Any, ...]]]]:
-        return [("reports", self.rows), ("seen", self.seen), ("typed", self.typed)]
+        return [("reports", self.rows), ("seen", self.seen), ("typed", self.typed), ("noisy", self.noisy)]
 
     def _vectors(self, chance: np.random.Generator) -> tuple[list[tuple[int, int, int]], list[tuple[int, int]]]:
         """The fruits again as cells of bit vectors, by price; and as words, in a sketch of vectors."""
@@ -123,6 +141,7 @@ CREATE TABLE regions (region text PRIMARY KEY, coast bool);
 CREATE TABLE reports (region text, price int, ill bool, fruit text, emoji_r int, age_r int);
 CREATE TABLE seen (price int, bit int, n bigint);
 CREATE TABLE typed (cell int, n bigint);
+CREATE TABLE noisy (price int, hours_r double precision, mood_r int);
 INSERT INTO regions VALUES ('north', true), ('south', false);
 """
 
@@ -226,6 +245,11 @@ VECTORS: dict[str, tuple[str, Truth, str]] = {
     "vectors, all but one": ("count(*) FILTER (WHERE fruit <> 'pear')", lambda d: (d.fruit != 1).sum(), "seen"),
     "vectors, and plain": ("count(*) FILTER (WHERE fruit = 'apple' AND price > 4)", NUMBERS["plain and not"][1], "seen"),
     "a plain number by vectors": ("sum(price) FILTER (WHERE fruit = 'apple')", lambda d: d.price[d.fruit == 0].sum(), "seen"),
+    "noisy numbers": ("avg(hours)", lambda d: d.hours.mean(), "noisy"),
+    "the sum of them": ("sum(hours)", lambda d: d.hours.sum(), "noisy"),
+    "some of them": ("avg(hours) FILTER (WHERE price > 4)", lambda d: d.hours[d.price > 4].mean(), "noisy"),
+    "signs": ("avg(mood)", lambda d: d.mood.mean(), "noisy"),
+    "signs, added up": ("sum(mood) FILTER (WHERE price = 3)", lambda d: d.mood[d.price == 3].sum() + 10, "noisy"),
     "a sketch of vectors": ("count(*) FILTER (WHERE word = 'apple')", lambda d: (d.fruit == 0).sum(), "typed"),
 }
 
@@ -429,6 +453,12 @@ REFUSED = {
     "SELECT count(*) FROM reports, generate_series(1, 1000) WHERE region = 'west'": "several times",
     "SELECT count(*) FILTER (WHERE ill) FROM reports r JOIN names n ON true": "several times",
     "SELECT u, count(*) FROM reports, unnest(ARRAY[1, 1, 1]) u WHERE region = 'west' GROUP BY 1": "several times",
+    "SELECT avg(hours * 2) FROM noisy": "added up as it is",
+    "SELECT avg(hours) FROM noisy WHERE mood > 3": "added up as it is",
+    "SELECT hours, count(*) FROM noisy GROUP BY 1": "not estimated",
+    "SELECT max(hours) FROM noisy": "max()",
+    "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY hours) FROM noisy": "percentile_cont()",
+    "SELECT count(*) FROM noisy WHERE hours > 3": "not estimated",
     "SELECT region, fruit, count(*) FROM reports GROUP BY CUBE (1, 2)": "grouping sets",
 }
 

@@ -15,7 +15,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, Refusal
-from dpproxy.local.claims import Binary, Levels
+from dpproxy.local.claims import Binary, Duchi, Laplace, Levels
 from dpproxy.plan.bind import reported
 from dpproxy.plan.bind.protocols import Queries
 from dpproxy.plan.intervals import arithmetic
@@ -23,6 +23,7 @@ from dpproxy.plan.intervals.arithmetic import Range
 from dpproxy.plan.measure.output_weights import Kind
 from dpproxy.plan.measure.request import MeasurementRequest
 from dpproxy.plan.measure.specs import Measured
+from dpproxy.plan.outer.noisy_numbers import AROUND, noisy_number
 from dpproxy.plan.outer.report_weights import NotListed, has_holes, tried, weights, without_case
 from dpproxy.plan.outer.select_keys import Labels, SelectKeys
 from dpproxy.plan.properties.facts import facts
@@ -151,6 +152,9 @@ class ReportAggregates(ABC):
             return self._plain_number(agg, label, conditions, value, node)
         if len(named) > 1 or references(value) != (named[0].shown,):
             raise self._mixed(node, named[0])
+        if any(isinstance(claim, Laplace | Duchi) for _, claim in self._how[named[0]].claims):
+            split, asked, how = self._split(conditions, node), self.asked, self._how[named[0]]
+            return noisy_number(agg, label, value, named[0], how, split, self._times(), asked.total, asked.estimate, node)
         return self._own_number(agg, label, conditions, value, named[0], node)
 
     def _count(self, label: str, conditions: Sequence[Expr], value: Expr | None, node: exp.Expr) -> Estimate:
@@ -267,6 +271,9 @@ class ReportAggregates(ABC):
         self, expr: Expr, column: RandomisedColumn, node: exp.Expr, unit: int | None = None
     ) -> tuple[Listed | Later, int]:
         """What candidates weigh by an expression, and what that is divided by: `unit`, where it is known."""
+        if any(isinstance(claim, Laplace | Duchi) for _, claim in self._how[column].claims):
+            at = reported.place(node, column.shown.name) or reported.place(self.select, column.shown.name)
+            raise reported.randomised(column.shown.name, "a condition on a number with noise is not estimated", AROUND, at)
         values, late = None if self._open(column) else self._candidates(column), has_holes(expr)
         try:
             found, own = weights(tried(expr) if late else expr, column.shown, values)
