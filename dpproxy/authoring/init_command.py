@@ -169,8 +169,10 @@ def init(
     told = _tables(catalog, reports or [], "--reports")
     _check_reported(catalog, told)
     if told and unit is None and not any(of_person(catalog, place) for place in candidates(catalog) if place[0] not in told):
-        text = report_drafts.alone(catalog, told, _tables(catalog, public or []), frame)
-        _written(text, out, described, frame, password)
+        lines = report_drafts.alone(catalog, told, _tables(catalog, public or []), dataset, described.backend)
+        person = f"  {scalar(user)}: {{ role: {scalar(frame.role)}, password: {scalar(frame.verifier)} }}"
+        lines += ["roles:", f"  {scalar(frame.role)}: {{}}", "users:", person, ""]
+        _written("\n".join(lines), out, described, frame, password)
         return
     decisions = replace(_decisions(catalog, unit, unit_noun, public or [], leave_out or [], ask), reports=told)
     if spend_epsilon is not None:

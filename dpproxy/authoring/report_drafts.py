@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 from dpproxy.authoring.yaml_text import scalar, written_name
 from dpproxy.policy.catalog import Catalog, CatalogColumn, CatalogTable
@@ -25,16 +24,6 @@ DAY = "day"
 LATEST = "2026-01-01, 2027-12-31"
 SHARE = "1.0987"
 """Epsilon of a coin, for each column that nobody has said more of."""
-
-
-class Around(Protocol):
-    """What stands around the tables of a draft (`draft.Frame`)."""
-
-    dataset: str
-    backend: str
-    user: str
-    verifier: str
-    role: str
 
 
 def looks_reported(table: CatalogTable) -> bool:
@@ -61,14 +50,14 @@ def reported(table: CatalogTable) -> tuple[CatalogColumn, ...]:
     return tuple(called or [c for c in usable if c.type == "bool"] or usable[:1])
 
 
-def alone(catalog: Catalog, tables: frozenset[TableName], public: frozenset[TableName], frame: Around) -> str:
-    """Return a policy without people: no unit is protected, and no budget spent."""
+def alone(catalog: Catalog, tables: frozenset[TableName], public: frozenset[TableName], dataset: str, backend: str) -> list[str]:
+    """Return the lines of a policy without people, but for roles and users: no unit is protected, and no budget spent."""
     lines = [
         "# yaml-language-server: $schema=dpproxy.schema.json",
         "# A draft by `dpproxy policy init`, of names and types. What is yours to decide is marked.",
         "version: 1",
-        f"dataset: {scalar(frame.dataset)}",
-        f"backend: {frame.backend}",
+        f"dataset: {scalar(dataset)}",
+        f"backend: {backend}",
         "privacy_unit: { name: device }  # no table has a unit: nothing is counted by person",
         "tables:",
     ]
@@ -79,9 +68,7 @@ def alone(catalog: Catalog, tables: frozenset[TableName], public: frozenset[Tabl
             lines.append(f"  {written_name(name)}: {{ public: true }}")
         else:
             lines.append(f"  # {written_name(name)}: left out")
-    lines += ["roles:", f"  {scalar(frame.role)}: {{}}", "users:"]
-    lines.append(f"  {scalar(frame.user)}: {{ role: {scalar(frame.role)}, password: {scalar(frame.verifier)} }}")
-    return "".join(f"{line}\n" for line in lines)
+    return lines
 
 
 def _column(column: CatalogColumn, chosen: Sequence[CatalogColumn]) -> str:
