@@ -110,8 +110,3 @@ def check_window(win: Win) -> None:
         raise Unproven("a row that is not there has a value of another kind")
     if win.name in CONSTANT:
         _check_constants(win.name, win.args)
-
-
-def check_condition(condition: Expr) -> None:
-    if condition.type != "bool":
-        raise Unproven("a condition that is none")

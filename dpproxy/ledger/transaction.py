@@ -20,7 +20,6 @@ from dpproxy.ledger.ledger import Charge, ChargeRequest, LedgerCorrupt, LedgerEr
 # Knows: rows, heads. Must not know: SQL, files, what entries mean. `sqlite` and `postgres` are stores; `journal` is the one
 # user of a store.
 
-
 Stored = tuple[str, bytes]
 """(body, hash) of an entry."""
 

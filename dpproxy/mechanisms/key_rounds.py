@@ -41,7 +41,6 @@ from dpproxy.privacy.measurement import Measurement
 #
 # Knows: Arrow columns. Must not know: what they mean. NULL is a key like any other (PRIVACY.md section 3).
 
-
 Columns = Sequence[pa.ChunkedArray]
 
 

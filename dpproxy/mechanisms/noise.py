@@ -23,7 +23,6 @@ from dpproxy.privacy.noise_scale import MechanismName
 # iteration, no comparison; only `dpproxy.mechanisms` may open it, through `_open` (a test enforces who calls it). `Released` is
 # what a mechanism made of it: anything may be done with it. There is no function from `Exact` to a wire message. Keep it so.
 
-
 Int64 = npt.NDArray[np.int64]
 
 

@@ -137,7 +137,6 @@ def spread(data: Counts, parts: int) -> Counts:
 #
 # No sorting: ranks are looked up in a coarse histogram of the grid, and a coarse cell is kept if any of its ranks is near.
 
-
 Rows = tuple[Int64, Int64, Int64]
 """Group, point, count."""
 

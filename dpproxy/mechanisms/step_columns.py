@@ -43,7 +43,6 @@ from dpproxy.privacy.noise_error import deviation
 # Amplitude and variation are those of the highest likelihood on a grid (`GRID`), since there may be several peaks - the largest
 # group fits one, twenty small ones fit the other - and then moved to the peak by least squares, each group by its weight.
 
-
 Float64 = npt.NDArray[np.float64]
 
 VARY = np.array([0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8])

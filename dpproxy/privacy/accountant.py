@@ -282,7 +282,6 @@ def _fits(spent: Loss, epsilon: int, bounds: Filter) -> bool:
 # (`privacy.accountant`). What the first statement costs is: whoever asks it has seen nothing yet in this window. Most sessions
 # go on as they begin - a dashboard's charts have one price - and those that do not keep a part of every share.
 
-
 FAILURES = (12, 25, 40, 60)
 """Hundredths for thresholds to choose from: never none, since a later statement may have undeclared groups."""
 

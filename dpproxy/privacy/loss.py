@@ -50,7 +50,6 @@ from dpproxy.amounts import MICRO
 # there too. Where numbers do not fit there is None, and whoever asked adds them one by one: no sum is ever another than that of
 # the numbers.
 
-
 LANE: Final = 16
 """Bytes: a loss has numbers of up to 10**30 (`privacy.loss.UNREACHABLE`), and 10**8 of those add up to less than 2**127."""
 

@@ -298,7 +298,6 @@ A, B, T, D = (ref(COLUMNS[t]) for t in ("int4", "float8", "text", "date"))
         (kinds.check_window, Win("float8", "percent_rank", (), (UNIT,), ORDER)),
         (kinds.check_literal, Lit("int4", "2147483648")),
         (kinds.check_literal, Lit("float8", "abc")),
-        (kinds.check_condition, A),
     ],
 )  # fmt: skip
 def test_what_is_not_total_is_refused(check: Callable[[Any], None], expr: Expr) -> None:
