@@ -27,6 +27,7 @@ from dpproxy.table_terms import TableName, same_kind
 Column = tuple[TableName, str]
 Cell = str | int | Decimal | bool
 CENTURIES = ("1900-01-01", "2099-12-31")
+OTHERS = "TODO may name other people, whom nothing here protects; `key` to count them and join on it"
 ROWS, GROUPS = 10, 5
 """Bounds of a table nobody has decided about: a beginning, marked so."""
 
@@ -249,7 +250,8 @@ class _Draft:
             return "key", ""
         named = next((k.target for k in table.foreign_keys if k.columns == (name,) and k.target not in self._links), None)
         if named is not None and place not in decisions.ranges and place not in decisions.values:
-            return "{}", f"names a row of `{named}`"
+            others = place not in decisions.shown and named not in decisions.public and called_after_people(named.name)
+            return ("hidden", OTHERS) if others else ("{}", f"names a row of `{named}`")
         stated = self._stated(place, column, self._known(table, column))
         if stated is not None:
             return stated
@@ -259,7 +261,7 @@ class _Draft:
         if place not in decisions.shown and hints.free_text(name):
             return "hidden", "TODO named like free text"
         if place not in decisions.shown and self._names_others(table, name):
-            return "hidden", "TODO may name other people, whom nothing here protects; `key` to count them and join on it"
+            return "hidden", OTHERS
         return None
 
     def _names_others(self, table: CatalogTable, column: str) -> bool:

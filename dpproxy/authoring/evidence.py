@@ -28,7 +28,9 @@ ROLES = re.compile(
     r"(?:^|_)(?:author|owner|sender|receiver|recipient|payer|payee|caller|callee|holder|writer|winner|loser|reviewer|commenter|"
     r"follower|followed|liker|liked|blocker|blocked|creator|buyer|seller|driver|teacher|trainer|doctor|physician|nurse|manager|"
     r"agent|clerk|guest|parent|child|donor|rider|reader|player|worker|operator|beneficiary|insured|debtor|creditor|borrower|"
-    r"lender|voter|contact|crew|passenger|resident|tenant|pupil|absender|empf(?:ae|ä)nger|autor|auteur|abonn[ée]|destinataire|"
+    r"lender|voter|tutor|coach|instructor|lecturer|professor|mentor|consultant|counsell?or|therapist|surgeon|midwife|host|courier|"
+    r"participant|attendee|applicant|candidate|claimant|contestant|referee|volunteer|apprentice|colleague|neighbou?r|relative|spouse|"
+    r"sibling|mother|father|contact|crew|passenger|resident|tenant|pupil|absender|empf(?:ae|ä)nger|autor|auteur|abonn[ée]|destinataire|"
     r"exp[ée]diteur|suiveur|remitente|destinatario)(?:_?(?:id|key|no|nr))?s?$",
     re.IGNORECASE,
 )

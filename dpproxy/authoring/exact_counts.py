@@ -30,6 +30,7 @@ from dpproxy.table_terms import TableName
 
 FAR = 10
 """Delta times the number of people must be below a tenth: far below one."""
+ROUNDED = 99.5  # per cent: two digits of it are 1e+02
 MANY_VALUES = 10_000  # of a column: more would make a statement that engines take long to read
 
 Numbers = tuple[int, ...]
@@ -55,7 +56,8 @@ def questions(loaded: Loaded, catalog: Catalog, dialect: Dialect) -> tuple[Quest
 
 def percent(part: int, whole: int) -> str:
     """Return a share to two digits, never 0 % for something."""
-    return f"{min(100 * part / whole, 100):.2g} %" if whole else "0 %"
+    share = min(100 * part / whole, 100) if whole else 0
+    return f"{share:.0f} %" if share >= ROUNDED else f"{share:.2g} %"
 
 
 @dataclass(frozen=True)
