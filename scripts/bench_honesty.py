@@ -54,7 +54,7 @@ ADDED, OTHERS = re.compile(r"(?i)\b(count|sum)\("), re.compile(r"(?i)\b(avg|min|
 """Of a group that is not in the data, counts and sums are 0, and others nothing at all."""
 HIDING = ("not shown", "rows whose")
 """How a notice says that groups may not be shown: of few people, or of values that are not declared."""
-NO_INTERVAL = "no interval can be told of "
+NO_INTERVAL = "no interval can be given for "
 MISPLACED = "must stand around an aggregate"
 
 

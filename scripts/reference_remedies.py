@@ -96,7 +96,7 @@ GROUPING = (
         ),
     ),
     Remedy(
-        ("a whole row cannot be shown beside an aggregate",),
+        ("a whole row cannot be shown next to an aggregate",),
         "Name columns, and group by them.",
     ),
     Remedy(

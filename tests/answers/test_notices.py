@@ -70,7 +70,7 @@ async def test_the_whole_notice(dataset: Dataset) -> None:
 
 async def test_what_has_no_interval_is_said_and_kept_beside_the_errors(dataset: Dataset) -> None:
     told = await told_of(dataset, asker(dataset), replace(plan(), endless=("mode() (no order)",)), VALUES, COST, 0)
-    assert told.errors.endswith(" % of n; no interval can be told of mode() (no order)")
+    assert told.errors.endswith(" % of n; no interval can be given for mode() (no order)")
     assert told.errors in told.text
 
 

@@ -80,15 +80,15 @@ def test_a_cell_without_an_error_may_be_told_in_words() -> None:
         return found.without, found.worded
 
     assert without("typical error 3 % of SUM(x)") == (1, 0)
-    assert without("charged; no interval can be told of sum(x) (bounds may have cut rows)") == (0, 1)
-    assert without("charged; no interval can be told of sum(y) (bounds may have cut rows)") == (1, 0)
+    assert without("charged; no interval can be given for sum(x) (bounds may have cut rows)") == (0, 1)
+    assert without("charged; no interval can be given for sum(y) (bounds may have cut rows)") == (1, 0)
 
 
 def test_of_cells_told_in_words_the_spread_is_asked_for() -> None:
     ((probe,),) = asked("SELECT a, SUM(x), COUNT(*) FROM t GROUP BY a")
     assert "dpproxy.stderr(SUM(x)) AS dpproxy_low0" in _spreads(probe, 0)
     assert _spreads(probe, 0).count("NULL AS") == 3
-    notice = "charged; no interval can be told of sum(x) (bounds may have cut rows)"
+    notice = "charged; no interval can be given for sum(x) (bounds may have cut rows)"
     found = _tally(probe, [("a", 11.0, 4.0, None, 3.0, None, 5.0)], [[("a", 10.0, 4.0)]], (), False, notice)
     assert found.endless == [(0, ("a",))]
 

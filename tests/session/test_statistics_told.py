@@ -133,7 +133,7 @@ async def test_notices_say_what_may_be_cut_and_can_be_turned_off(world: Town) ->
     async with world.client() as ada:
         await ada.ask("SELECT sum(paid) FROM visits")
         assert "typical error" in ada.notices[-1]
-        cut = "bounds that may have cut something: `rows_per_group`: 3 rows of a person, `range` of paid"
+        cut = "what is beyond these bounds may be missing: `rows_per_group`: 3 rows of a person, `range` of paid"
         missing = "not counted, if there are any: rows of visits whose person is NULL (they belong to no person)"
         assert ada.notices[-1].endswith(f"{cut}; {missing}")
         await ada.ask("SET dpproxy.notices = off")

@@ -58,7 +58,7 @@ class Sources:
             if self.queries.tables.names_private(node.this, self.env):
                 raise unsupported_form(
                     "LATERAL over private rows",
-                    "Let it refer to what is beside it by `inner column = outer column` alone, or join.",
+                    "Let it refer to other tables by `inner column = outer column` alone, or join.",
                 )
             return Item(alias, None, (), node)
         inner = node.this.this if isinstance(node.this, exp.Subquery) else node.this

@@ -122,4 +122,4 @@ def endless(compiled: Sequence[Compiled]) -> tuple[str, ...]:
 
 def endless_told(found: Sequence[str]) -> str:
     """Write the sentence of the notice."""
-    return f"no interval can be told of {', '.join(found)}" if found else ""
+    return f"no interval can be given for {', '.join(found)}" if found else ""

@@ -28,7 +28,7 @@ def bounds_of(made: Compiled, unit: str) -> tuple[str, ...]:
     if bounding.holds_rows:
         pass
     elif bounding.norm and _counted(made):
-        hidden = ", as far as noise hides those of more" if any(spec.steps(bounding) > 1 for spec in made.specs) else ""
+        hidden = " (more count where they exceed the noise)" if any(spec.steps(bounding) > 1 for spec in made.specs) else ""
         over = " over all groups" if bounding.spread else ""
         found.append(f"`rows`: {bounding.rows} rows of a {unit}{over}{hidden}")
     elif bounding.per_unit and _counted(made) and not made.all_rows:

@@ -269,8 +269,8 @@ def _bounding(rows: Rows, keys: list[Expr], context: Context, unscaled: bool, de
     limit = 1 if one else limits.rows
     if rows.limits.whole and not one:
         norm = _norm(context) if l0 > 1 else 1
-        over = f" over all groups (its l{norm} norm; scaled down where it is more)" if l0 > 1 else ""
-        notes.append(f"a {unit} weighs at most {limit} rows{over}")
+        over = f" in all groups together (l{norm} norm); more is scaled down" if l0 > 1 else ""
+        notes.append(f"one {unit} counts like at most {limit} rows{over}")
     elif one:
         notes.append(f"one row per {unit}: no per-{unit} step")
     else:
@@ -324,7 +324,7 @@ ROUNDS = {2: "1 over all groups of each that were not found before", 1: "1 over 
 """The weights of two rounds, the one that the threshold is about before the other (`mechanisms.key_rounds`)."""
 
 STEPPED = (
-    "counts and sums: {units} that weigh more than {rows} rows are measured separately, in classes that double in size. Each "
+    "counts and sums: {units} with more than {rows} rows are measured separately, in classes that double in size. Each "
     "class is scaled down to {rows} rows. A class that stands out from its noise is scaled back up (to {most} rows at most). "
     "Where noise hides how a class is spread over groups, it is spread like the class below it, but for groups that differ."
 )
@@ -335,7 +335,7 @@ VALUED = (
 )
 
 UNSCALED = "percentiles: at most {rows} rows per {unit} and group"
-PICKED = "aggregates of DISTINCT values: of the values of a {unit} as many are counted as weigh {rows} rows"
+PICKED = "aggregates of DISTINCT values: of the values of a {unit} as many are counted as make up {rows} rows"
 
 
 def column_notes(compiled: Compiled, unit: str) -> tuple[str, ...]:

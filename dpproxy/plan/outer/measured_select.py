@@ -273,7 +273,7 @@ class SelectRewriter:
     def _loose_column(self, node: exp.Column) -> exp.Expr:
         """A bare column next to aggregates: PostgreSQL accepted it, so it depends on the keys and is one more key."""
         if isinstance(node.this, exp.Star):
-            raise Refusal(GROUPING_ERROR, "a whole row cannot be shown beside an aggregate", position(node))
+            raise Refusal(GROUPING_ERROR, "a whole row cannot be shown next to an aggregate", position(node))
         bound = self.binder.bind(node, self.scope)
         if not self.grouped:
             raise Refusal(

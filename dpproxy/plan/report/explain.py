@@ -300,7 +300,7 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
     if "Shared Gaussian Charge" in told:
         lines.append(
             f"  Gaussian noise of all measurements shares {_price(told['Shared Gaussian Charge'])}; "
-            "what stands beside a measurement is its price alone"
+            "the price at each measurement is that of it alone"
         )
     if "Not Protected" in told:
         lines.append(f"  Not protected: {'; '.join(told['Not Protected'])}")

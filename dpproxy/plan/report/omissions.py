@@ -33,7 +33,9 @@ def cuts_told(cuts: Sequence[Cut], values: Mapping[int, Values], bounds: Sequenc
     For example: `bounds cut about 12 % of customers (3 rows of a customer in a group)`.
     """
     said = [f"bounds cut {share_cut(cut, values[cut.measurement])}" for cut in cuts if cut.measurement in values]
-    return "; ".join([*dict.fromkeys(said), *([f"bounds that may have cut something: {', '.join(bounds)}"] if bounds else [])])
+    return "; ".join(
+        [*dict.fromkeys(said), *([f"what is beyond these bounds may be missing: {', '.join(bounds)}"] if bounds else [])]
+    )
 
 
 def share_cut(cut: Cut, values: Values) -> str:

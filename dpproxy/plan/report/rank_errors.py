@@ -55,7 +55,7 @@ def told(wanted: Sequence[Typical]) -> list[str]:
 
 
 _DISPLACED = {
-    "ranks": "is displaced by {} rows at most",
+    "ranks": "may be up to {} rows off in rank",
     "frequency": "has at most {} rows fewer than the most frequent value",
 }
 

@@ -116,7 +116,7 @@ def notice(
     """Yield what the notice says of a reading. `reports`: how many there were; `outside`: how many of them no device could have
     sent; `hidden`: how many plain groups are not shown, and the first of them; `rows` that are."""
     if not account.randomised:
-        yield f"no epsilon charged: `{account.table}` holds reports of devices, and what is told of them is without noise"
+        yield f"no epsilon charged: `{account.table}` holds reports of devices, whose estimates get no further noise"
     names, known = " and ".join(name for name, *_ in account.randomised), ", ".join(by for _, by, *_ in account.randomised)
     if account.randomised:
         days = f"at most {account.per_day} a day" if account.per_day > 1 else "at most 1 a day"

@@ -103,7 +103,7 @@ def test_where_nothing_closes_it_an_end_is_open_and_the_bound_named(stage: Stage
     made = plan(stage, "count(*)", policy(at_most))
     ((_, low, high),) = stage.shown(made, next(stage.through_the_door(made)))
     assert (low is None, high) == (False, None)
-    assert made.cuts[0].startswith("`rows`: 2 rows of a customer, as far as noise hides those of more")
+    assert made.cuts[0].startswith("`rows`: 2 rows of a customer (more count where they exceed the noise)")
 
 
 def test_more_noise_than_planned_would_be_seen(stage: Stage) -> None:

@@ -45,7 +45,7 @@ def test_values_without_an_order(stage: Stage) -> None:
 
 def test_the_sentence_of_the_notice() -> None:
     assert endless_told(()) == ""
-    assert endless_told(("a (b)", "c (d)")) == "no interval can be told of a (b), c (d)"
+    assert endless_told(("a (b)", "c (d)")) == "no interval can be given for a (b), c (d)"
 
 
 def sides(made: Compiled, spec: BasisSpec) -> tuple[bool, bool]:

@@ -136,10 +136,10 @@ def test_measured_bounds_are_told_as_such_before_and_after(shop_catalog: Catalog
     )
     assert (
         omissions.cuts_told(made.measured_cuts, values, made.cuts)
-        == f"{said}; bounds that may have cut something: `range` of qty"
+        == f"{said}; what is beyond these bounds may be missing: `range` of qty"
     )
     assert omissions.cuts_told(made.measured_cuts, {}, ()) == ""
-    assert omissions.cuts_told((), {}, ("x",)) == "bounds that may have cut something: x"
+    assert omissions.cuts_told((), {}, ("x",)) == "what is beyond these bounds may be missing: x"
 
 
 @pytest.mark.parametrize(

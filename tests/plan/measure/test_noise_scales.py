@@ -228,7 +228,7 @@ def test_bounds_of_whole_contributions_are_told_of_the_columns_they_apply_to(sho
     assert unscaled in median
     distinct = bounds("SELECT category, count(DISTINCT qty) FROM orders GROUP BY 1")
     assert "at most 1000 groups per customer, since keys are not declared" in distinct
-    assert "of the values of a customer as many are counted as weigh 2 rows" in distinct
+    assert "of the values of a customer as many are counted as make up 2 rows" in distinct
     assert unscaled not in distinct
     assert steps not in distinct
     assert steps in bounds("SELECT status, avg(qty) FROM orders GROUP BY 1")

@@ -36,7 +36,9 @@ def test_noisy_shares(units: int, beyond: int, said: str) -> None:
 
 def test_what_is_measured_comes_first_and_each_once() -> None:
     said = "bounds cut about 25 % of customers (3 rows); bounds cut about 1 % of customers (2 groups); "
-    assert omissions.cuts_told((ROWS, GROUPS, ROWS), VALUES, ("x", "y")) == f"{said}bounds that may have cut something: x, y"
+    assert (
+        omissions.cuts_told((ROWS, GROUPS, ROWS), VALUES, ("x", "y")) == f"{said}what is beyond these bounds may be missing: x, y"
+    )
 
 
 def test_of_what_is_not_released_nothing_is_told() -> None:

@@ -29,7 +29,7 @@ def test_it_is_told_in_rows(stage: Stage) -> None:
     made = stage.plan(f"SELECT {MEDIAN}, {MODE} FROM customers", dpproxy__epsilon="1")
     median, mode = (t.ranks for t in made.typical)
     assert typical_errors_told(made.typical, {0: (np.zeros(1), np.zeros(1))}) == (
-        f"{MEDIAN} is displaced by {median} rows at most (mostly noise of fewer than {2 * median} rows); "
+        f"{MEDIAN} may be up to {median} rows off in rank (mostly noise of fewer than {2 * median} rows); "
         f"{MODE} has at most {mode} rows fewer than the most frequent value (mostly noise of fewer than {2 * mode} rows)"
     )
 
@@ -41,7 +41,7 @@ def test_beside_a_count_it_is_known_whether_it_is_noise(stage: Stage) -> None:
     for rows, noise in ((2 * typical.ranks - 1, True), (2 * typical.ranks, False)):
         said = typical_errors_told(made.typical, {0: (np.array([rows]), np.array([7]))})
         assert (f"mostly noise: {MEDIAN}" in said) is noise
-        assert f"{MEDIAN} is displaced by {typical.ranks} rows at most" in said
+        assert f"{MEDIAN} may be up to {typical.ranks} rows off in rank" in said
 
 
 def test_another_filter_counts_other_rows(stage: Stage) -> None:

@@ -76,7 +76,7 @@ def test_bounds_that_may_cut_are_named(shop_catalog: Catalog) -> None:
     )
     assert cuts("SELECT max(amount) FROM orders") == ("`rows_per_group`: 3 rows of a customer", "`range` of amount")
     assert cuts("SELECT status, avg(amount) FROM orders GROUP BY 1", "whole") == (
-        "`rows`: 2 rows of a customer over all groups, as far as noise hides those of more",
+        "`rows`: 2 rows of a customer over all groups (more count where they exceed the noise)",
         "`range` of amount",
     )
 
