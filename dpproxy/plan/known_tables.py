@@ -73,6 +73,16 @@ class KnownTables:
         keys = (found.primary_key, *found.unique) if found is not None else ()
         return column is not None and ((name,) in keys or column.most == 1)
 
+    def type_of(self, table: exp.Table, name: str) -> str | None:
+        """The type of a table's column that goes by its own name; None of a query of WITH, a view or a function."""
+        alias = table.args.get("alias")
+        if not isinstance(table.this, exp.Identifier) or (alias is not None and alias.args.get("columns")):
+            return None
+        schema, called = ident(table.args.get("db")), ident(table.this)
+        policy = None if not schema and called in self.bodies else self.context.find(schema, called)
+        column = self.context.catalog.tables[policy.name].column(name) if policy is not None else None
+        return column.type if column is not None and isinstance(column.type, str) else None
+
     def filled(self, table: exp.Table, name: str) -> bool:
         """Whether a private table's column is never NULL: a scan leaves out rows of nobody."""
         policy = self.context.find(ident(table.args.get("db")), ident(table.this))

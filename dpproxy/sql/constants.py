@@ -95,7 +95,10 @@ def replaced(query: str, tables: Collection[str], values: dict[str, tuple[str, s
         known = values.get(to_sql(node))
         if known is not None:
             room.take(len(known[1] or ""))
-            node.replace(_literal(*known, bare=not isinstance(node.parent, _PLACES)))
+            value = _literal(*known, bare=not isinstance(node.parent, _PLACES))
+            if isinstance(node.parent, exp.Any | exp.All):
+                value = exp.Paren(this=value)  # brackets that are part of the operator
+            node.replace(value)
     return to_sql(tree)
 
 

@@ -283,7 +283,7 @@ class ExprBinder:
                 UNDEFINED_FUNCTION if name not in _KNOWN_UNSAFE else FEATURE_NOT_SUPPORTED,
                 f"function {name}() is not allowed below an aggregate over private rows",
                 position(node),
-                hint="Apply it to the released result, in an outer query.",
+                hint=_PARTS if name in _PARTING else "Apply it to the released result, in an outer query.",
             )
         args = [self._bind(a, scope) for a in node.expressions]
         zone = self.zone(*args, made=name in ("to_timestamp", "timezone")) if name in instants.ZONED else None
@@ -316,6 +316,8 @@ def _is_cast(node: exp.Expr | None) -> bool:
     return isinstance(node, exp.Cast | exp.Interval)
 
 
+_PARTING = {"unnest", "string_to_table", "string_to_array", "regexp_split_to_table", "regexp_split_to_array"}
+_PARTS = "Say how many parts of a text count, by a separator of one character: unnest((string_to_array(x, ','))[1:10])."
 _KNOWN_UNSAFE = {"random", "setseed", "gen_random_uuid", "clock_timestamp", "pg_sleep", "nextval", "row_to_json"}
 
 

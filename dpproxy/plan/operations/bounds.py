@@ -121,6 +121,14 @@ def remainders(parts: list[Interval]) -> Interval:
 # --- from forms: bound and span, of what the rule of intervals says
 
 
+def whole_remainders(operands: Operands, bound: Interval, span: Interval) -> tuple[Interval, Interval]:
+    """Bound a remainder of whole numbers, which is smaller than the divisor by one at least."""
+    if not bound.closed or any(operand.grid != ONE for operand in operands) or bound.magnitude < 1:
+        return bound, span
+    most = bound.magnitude - 1
+    return iv.meet(bound, Interval(-most, most)), span
+
+
 def stepped_quotients(operands: Operands, _: Interval, span: Interval) -> tuple[Interval, Interval]:
     """Bound a quotient by a number on a grid, which is at least a step from 0."""
     a, b = operands

@@ -91,7 +91,7 @@ NUMBERS = (
     _arithmetic("*", _TWO, bounds.products, exact=operator.mul, grid=bounds.product_of_grids),
     _arithmetic("/", "[in]{2}>n|[inf]{2}>f", bounds.quotients, form=bounds.stepped_quotients, nulls=Nulls.DIVISOR),
     _arithmetic("int/", "ii>i", bounds.whole_quotients, grid=bounds.whole, dense=True, nulls=Nulls.DIVISOR),
-    _arithmetic("%", "ii>i|[in]{2}>n", bounds.remainders, dense=True, nulls=Nulls.DIVISOR),
+    _arithmetic("%", "ii>i|[in]{2}>n", bounds.remainders, form=bounds.whole_remainders, dense=True, nulls=Nulls.DIVISOR),
     _arithmetic("neg", _ANY, lambda p: iv.negate(p[0]), grid=bounds.grid_of_first),
     _arithmetic(
         "abs", _ANY, lambda p: iv.absolute(p[0]), grid=bounds.grid_of_first, exact=abs, functions=("abs",), operands="r",

@@ -48,6 +48,8 @@ SPANS = {
     "bool": Interval(Fraction(0), Fraction(1)),
 }
 LARGEST = {"int2": 2**15 - 1, "int4": 2**31 - 1, "int8": 2**63 - 1}
+REMAINDER, FEW = "%", 200
+"""The operation whose values identify nobody where they are at most so many more than one."""
 _KNOWN = "_facts"  # beside the fields: neither compared nor copied
 
 
@@ -77,8 +79,17 @@ def facts(expr: Expr) -> Facts:
     """Facts of an expression; unknown ones are open. An expression never changes: what was found of it is kept with it."""
     known: Facts | None = expr.__dict__.get(_KNOWN)
     if known is None:
-        known = expr.__dict__[_KNOWN] = _settled(_found(expr))
+        known = expr.__dict__[_KNOWN] = _settled(_shared(expr, _found(expr)))
     return known
+
+
+def _shared(expr: Expr, known: Facts) -> Facts:
+    """An answer of yes or no, and a remainder of few values, identify nobody, whatever they are computed from."""
+    if known.taint is Taint.NONE or isinstance(expr, Ref):
+        return known
+    lo, hi = known.bound.lo, known.bound.hi
+    few = isinstance(expr, Call) and expr.op == REMAINDER and lo is not None and hi is not None and hi - lo <= FEW
+    return replace(known, taint=Taint.NONE) if expr.type == "bool" or few else known
 
 
 def _settled(known: Facts) -> Facts:

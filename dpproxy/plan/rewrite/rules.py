@@ -16,12 +16,15 @@ from sqlglot import exp
 from dpproxy.plan.known_tables import KnownTables
 from dpproxy.plan.rewrite import (
     anti_join_counts,
+    cast_keys,
+    first_rows,
     grouped_exists,
     lateral_expressions,
     lateral_lookups,
     mixed_unions,
     named_windows,
     parenthesised_joins,
+    parts_of_texts,
     percentile_by_rank,
     recursion_levels,
     symmetric_aggregates,
@@ -37,12 +40,18 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("void_offsets", void_offsets.apply),
     # Before all others: what a window is partitioned by is then where they look for it.
     ("named_windows", named_windows.apply),
+    # Before all that look for equal columns, or for what is grouped and parted by.
+    ("cast_keys", cast_keys.apply),
     # While the items of FROM have the names that it looks for; what it moves into a subquery is rewritten there.
     ("symmetric_aggregates", symmetric_aggregates.apply),
     # Before what moves conditions: it reads a condition where it stands, and puts another one there.
     ("grouped_exists", grouped_exists.apply),
     # First of those that change FROM: all others look at the items of FROM one after the other, and see none inside parentheses.
     ("parenthesised_joins", parenthesised_joins.apply),
+    # Before the rules of LATERAL, which do not know what has a row for each part.
+    ("parts_of_texts", parts_of_texts.apply),
+    # Before `lateral_lookups`, which writes the items that it makes.
+    ("first_rows", first_rows.apply),
     # Before `lateral_lookups`: what can be put where its name stands needs no join.
     ("lateral_expressions", lateral_expressions.apply),
     # It reads a form that no other rule makes or takes: it stands among those that change items of FROM.

@@ -182,8 +182,10 @@ OWN = (
     "plan/bind/conditions.py",
     "plan/bind/special_forms.py",
     "plan/outer/candidate_texts.py",
+    "plan/rewrite/parts_of_texts.py",
 )
-"""The catalogue, the builders of SQL's functions and forms, the kernel's own list, the values of candidates' texts."""
+"""The catalogue, the builders of SQL's functions and forms, the kernel's own list, the values of candidates' texts, and the rule
+that writes functions of PostgreSQL's into a statement."""
 UNMISTAKABLE = [
     "is_not_false",
     "bitand",
