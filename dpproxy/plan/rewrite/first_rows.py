@@ -140,13 +140,10 @@ def _elements(select: exp.Select, tables: KnownTables) -> bool:
 
 def _key(term: exp.Expr, select: exp.Select) -> exp.Expr | None:
     """A term of GROUP BY as it reads rows; None of names that may be outputs'."""
-    if (
-        isinstance(term, exp.Literal)
-        and not term.is_string
-        and term.this.isdigit()
-        and 0 < int(term.this) <= len(select.expressions)
-    ):
-        return select.expressions[int(term.this) - 1].unalias()
+    place = int(term.this) if isinstance(term, exp.Literal) and not term.is_string and term.this.isdigit() else 0
+    if 0 < place <= len(select.expressions):
+        shown: exp.Expr = select.expressions[place - 1].unalias()
+        return shown
     outputs = [output_name(e) for e in select.expressions if isinstance(e, exp.Alias)]
     unclear = isinstance(term, exp.Column) and not term.args.get("table") and ident(term.this) in outputs
     return None if unclear or isinstance(term, exp.Rollup | exp.Cube | exp.GroupingSets | exp.Tuple) else term
