@@ -22,7 +22,7 @@ from dpproxy.plan.operations.catalogue import CATALOGUE
 from dpproxy.plan.operations.operation import Nulls, Operation
 from dpproxy.tree.expr import Call, Ref, references
 from tests.kernel.hostile_values import COLUMNS, OTHERS, names, statements
-from tests.kernel.test_kinds import accepted, made
+from tests.kernel.test_kinds import made, passes
 
 EACH = 12
 """Calls of an operation."""
@@ -39,7 +39,7 @@ def hostile() -> Iterator[duckdb.DuckDBPyConnection]:
 def calls(name: str) -> list[Call]:
     """Calls that the kernel takes, of the kinds that it lists, spread over all of them."""
     built = made(name, OPERATIONS[name], lambda type_, args: Call(type_, name, args))
-    taken = [c for c in itertools.islice(built, 3_000) if isinstance(c, Call) and accepted(lambda c=c: kinds.check_call(c))]
+    taken = [c for c in itertools.islice(built, 3_000) if isinstance(c, Call) and passes(c, kinds.check_call)]
     return taken[:: max(len(taken) // EACH, 1)]
 
 
