@@ -11,8 +11,17 @@ from typing import TypeVar
 from sqlglot import exp
 
 Kind = TypeVar("Kind", bound=exp.Expr)
-_PLAIN = frozenset((type(None), bool, str))
-"""Most of what a node holds: told by a look at the class, not by a call."""
+
+
+class _Kinds(dict[type, bool]):
+    """Whether what is of a class is a node: told by a look at the class, not by a call."""
+
+    def __missing__(self, kind: type) -> bool:
+        self[kind] = issubclass(kind, exp.Expr)
+        return self[kind]
+
+
+IS_NODE = _Kinds()
 
 
 def nodes(tree: exp.Expr) -> list[exp.Expr]:
@@ -22,8 +31,8 @@ def nodes(tree: exp.Expr) -> list[exp.Expr]:
         for value in node.args.values():
             kind = value.__class__
             if kind is list:
-                found += [one for one in value if isinstance(one, exp.Expr)]
-            elif kind not in _PLAIN and isinstance(value, exp.Expr):
+                found += [one for one in value if IS_NODE[one.__class__]]
+            elif IS_NODE[kind]:
                 found.append(value)
     return found
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 import sqlglot
 from sqlglot import exp
 
-from dpproxy.sql.dialect import FaithfulPostgres, copied, to_sql
+from dpproxy.sql.dialect import FaithfulPostgres, Written, copied, to_sql
 from dpproxy.sql.effort import step
 
 FORMS = 4096  # remembered: those of all aggregates are some hundreds
@@ -23,6 +23,7 @@ FORMS = 4096  # remembered: those of all aggregates are some hundreds
 _SPOT = re.compile(
     r"""'[^']*' | "[^"]*"                                       # as they stand
     | \bdpproxy_m[0-9]+\.(?P<column>[a-z][0-9]+(?:_[0-9]+)?)\b  # a released column
+    | \b(?P<name>k[0-9]+|dpproxy_m[0-9]+_[0-9]+)\b               # a key, and the arrays of a grouping set
     | (?<![\w.$])(?P<number>[0-9]+(?:\.[0-9]+)?)(?![\w.])""",
     re.VERBOSE,
 )
@@ -38,12 +39,22 @@ def parse_expression(sql: str) -> exp.Expr:
         if kind is None:
             return found.group()
         text = found.group(kind)
-        name = f"spot{len(spots)}" if kind == "column" else f"9{len(spots):09}"
+        name = f"9{len(spots):09}" if kind == "number" else f"spot{len(spots)}"
         spots[name] = text
         return found.group().removesuffix(text) + name
 
     form = _parsed_form(_SPOT.sub(stand_in, sql), tuple(spots))
     return copied(parsed(sql)) if form is None else copied(form, spots)
+
+
+def written(sql: str, call: str) -> Written:
+    """Return one of our own texts as it stands, with its calls of the function `call`, of whole numbers, as trees."""
+    step(1 + len(sql) // 200)
+    found = list(re.finditer(rf"\b{call}\(([0-9, ]+)\)", sql))
+    ends = [0, *(place for one in found for place in one.span()), len(sql)]
+    arguments = ([exp.Literal.number(n.strip()) for n in one[1].split(",")] for one in found)
+    calls = [exp.Anonymous(this=call, expressions=numbers) for numbers in arguments]
+    return Written(texts=[sql[a:b] for a, b in zip(ends[::2], ends[1::2], strict=True)], expressions=calls)
 
 
 @lru_cache(maxsize=FORMS)

@@ -71,13 +71,12 @@ def outermost_queries(node: exp.Expr) -> list[exp.Expr]:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Return whether a node is an aggregate call by itself (a window function is not)."""
-    if isinstance(node, exp.Filter | exp.WithinGroup):
-        return True
-    if isinstance(node, exp.GroupConcat):
-        return True
-    if isinstance(node, exp.Dot) and ident(node.this) == "pg_catalog":
-        return is_aggregate(node.expression)
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() in (*AGGREGATES, "grouping")
+    if isinstance(node, exp.Anonymous):
+        name = str(node.this).lower()
+        return name in AGGREGATES or name == "grouping"
+    if isinstance(node, exp.Dot):
+        return ident(node.this) == "pg_catalog" and is_aggregate(node.expression)
+    return isinstance(node, exp.Filter | exp.WithinGroup | exp.GroupConcat)
 
 
 def contains_aggregate(node: exp.Expr | None) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from sqlglot import exp
 
 from dpproxy.sql import skeleton
 from dpproxy.sql.dialect import copied, to_sql
+from dpproxy.sql.skeleton import written
 
 TEXTS = [
     "(GREATEST(dpproxy_m1.b12, 0))",
@@ -57,3 +59,14 @@ def test_a_number_that_the_parser_changes() -> None:
     assert to_sql(skeleton.parse_expression("x[1]")) == "x[1]"
     assert to_sql(skeleton.parse_expression("x[2]")) == "x[2]"
     assert skeleton._parsed_form("x[9000000000]", ("9000000000",)) is None
+
+
+def test_a_text_is_written_as_it_stands() -> None:
+    """Its calls are trees, which whoever knows their numbers replaces."""
+    text = "WITH a AS (SELECT x::float8 -- f(1)\n FROM t) SELECT f(3, 1) + half(2), 'f(x)'"
+    tree = written(text, "f")
+    assert to_sql(tree) == text
+    first, second = tree.expressions
+    assert [first.sql(), second.sql()] == ["F(1)", "F(3, 1)"]
+    second.replace(exp.Literal.number("0.5"))
+    assert to_sql(tree) == text.replace("f(3, 1)", "0.5")

@@ -155,11 +155,12 @@ class Compiler:
         """Return the text of the query of such a measurement, and nothing else of it."""
         plain = tuple(k for _, k in keys)
         asked = plain, tuple(specs)
-        if asked not in self._texts:
+        text = self._texts.get(asked)
+        if text is None:
             bounding = _in_classes(self._bounding(plain, False), specs)
             specs, threshold = self._with_threshold(specs, bounding, bool(keys))
-            self._texts[asked] = self._main(plain, specs, bounding, threshold is not None).text
-        return self._texts[asked]
+            text = self._texts[asked] = self._main(plain, specs, bounding, threshold is not None).text
+        return text
 
     def _main(self, keys: tuple[Expr, ...], specs: Sequence[BasisSpec], bounding: Bounding, undeclared: bool) -> Query:
         """The query of all groups; of undeclared ones, those of as many units as the role may see. Raises NoRoom."""
@@ -215,6 +216,12 @@ class Compiler:
 
     def _query(self, tree: Statement) -> Query:
         return self._source.query(tree)
+
+    def dense(self, keys: Sequence[Expr]) -> Dense | None:
+        """Return the declared groups by these keys, None where they are not declared."""
+        if not keys:
+            return None
+        return self._bounding(tuple(keys), False).dense if self.declared else dense_domain(keys, self.rows)
 
     def _bounding(self, keys: tuple[Expr, ...], unscaled: bool) -> Bounding:
         if (keys, unscaled) not in self._boundings:

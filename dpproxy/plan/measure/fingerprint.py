@@ -17,13 +17,11 @@ from dpproxy.plan.measure.compiler import Compiled, Compiler
 from dpproxy.plan.measure.specs import BasisSpec, Bounding, SelectionSpec
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.fanout import contribution
-from dpproxy.plan.properties.key_domains import dense_domain
 from dpproxy.privacy.measurement import Accept, KeyGroups, Names
 from dpproxy.sql.template import Param, Text, split_holes
 from dpproxy.sql.types import FLOATS, INTEGERS
 from dpproxy.tree.expr import Call, Cast, Column, Expr, Hole, InList, Lit, Ref, Relation, conjunction, conjuncts, walk
 from dpproxy.tree.relation import ContributionLimits, Filter, Rows
-from dpproxy.tree.spelling import Speller
 
 _COUNT = BasisSpec("count", None, None, "")
 _ACCEPTED = (*INTEGERS, "text", "varchar", "date")  # types whose values have one text each
@@ -54,7 +52,7 @@ def names(compiler: Compiler, keys: Keys, compiled: Compiled) -> Names:
     by_name = [keys[i] for i in sorted(range(len(keys)), key=texts.__getitem__)]
     columns = _bases(compiler, all_rows, by_name, compiled) + _selections(compiler, by_name, compiled)
     columns += _steps(columns, compiled)
-    groups, bounding = _groups(keys, wider, all_rows.speller, key_name), compiled.bounding
+    groups, bounding = _groups(keys, all_rows, key_name), compiled.bounding
     bounds = _fields("Shape", replace(bounding, dense=None))
     return Names(
         rows=split_holes(f"{compiler.text(by_name)} -- {bounds}{_least(compiled)}{_top(compiled)}"),
@@ -111,21 +109,19 @@ def _fields(name: str, value: Bounding | ContributionLimits) -> str:
     return f"{name}({', '.join(f'{field}={getattr(value, field)!r}' for field in named)})"
 
 
-def _groups(
-    keys: Keys, rows: Rows, speller: Speller, key_name: Callable[[tuple[str, Expr]], str]
-) -> tuple[KeyGroups, ...] | None:
+def _groups(keys: Keys, all_rows: Compiler, key_name: Callable[[tuple[str, Expr]], str]) -> tuple[KeyGroups, ...] | None:
     """What is known of the groups of each key over all rows; None where they are not declared."""
-    dense = dense_domain([key for _, key in keys], rows) if keys else None
+    dense = all_rows.dense([key for _, key in keys])
     if dense is None:
         return None if keys else ()
     found: dict[int, KeyGroups] = {}
     for part in dense.parts:
         columns = coverage.open_columns(dense, part)
-        shown = {c.id for c in rows.node.columns}  # the columns a key is made of may be below a GROUP BY
+        shown = {c.id for c in all_rows.rows.node.columns}  # the columns a key is made of may be below a GROUP BY
         names = tuple(split_holes(key_name(("", Ref(c.type, c)))) for c in columns if _nameable(c) and c.id in shown)
         unlimited = None if len(names) < len(columns) else names
         for index, key in part.keys:
-            text = coverage.source(part, key, speller)
+            text = coverage.source(part, key, all_rows.speller)
             found[index] = KeyGroups(split_holes(text), unlimited, facts(keys[index][1]).constant)
     return tuple(found[i] for i in range(len(keys)))
 

@@ -6,7 +6,7 @@ stated here, beside the reason why it holds; `bounding` writes the SQL that make
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import isqrt
 
@@ -66,14 +66,14 @@ class BasisSpec:
     label: str
     lo: int = 0
     hi: int = 1
-    grid: Fraction = Fraction(1)
-    center: Fraction = Fraction(0)
+    grid: Fraction = field(default=Fraction(1), hash=False)  # to hash a fraction is slow
+    center: Fraction = field(default=Fraction(0), hash=False)
     mean: bool = False
     counted: Expr | None = None
     most: int | None = None
     round: int = 0
     parts: int = 1
-    taken: Fraction = Fraction(0)
+    taken: Fraction = field(default=Fraction(0), hash=False)
     sure: Sure = (True, True)
     doublings: int = 0
 

@@ -50,8 +50,8 @@ def variances(factors: Sequence[frozenset[Factor]], sizes: Mapping[Factor, int],
 
 
 def consistent(levels: Sequence[Level], factors: Sequence[frozenset[Factor]], values: Sequence[str]) -> tuple[str, list[str]]:
-    """Write CTEs, and for each level the name of one with its keys, adjusted values, and their variances, named w0, w1, ...
-    `factors` are those of each level."""
+    """Write the queries of a WITH clause, and for each level the name of one with its keys, adjusted values, and their variances,
+    named w0, w1, ... `factors` are those of each level."""
     effects = list(dict.fromkeys(effect for whole in factors for effect in _subsets(whole)))
     ctes = [f"dpproxy_l{n} AS (SELECT * FROM {level.source})" for n, level in enumerate(levels)]
     for n, effect in enumerate(effects):
@@ -60,7 +60,7 @@ def consistent(levels: Sequence[Level], factors: Sequence[frozenset[Factor]], va
     for n, whole in enumerate(factors):
         parts = [(number, effect) for number, effect in enumerate(effects) if effect <= whole]
         ctes.append(f"dpproxy_h{n} AS ({_whole(whole, _put_together(n, levels[n], parts, values), values)})")
-    return f"WITH {', '.join(ctes)} ", [f"dpproxy_h{n}" for n in range(len(levels))]
+    return ", ".join(ctes), [f"dpproxy_h{n}" for n in range(len(levels))]
 
 
 def _subsets(whole: frozenset[Factor]) -> Iterator[frozenset[Factor]]:
@@ -77,9 +77,11 @@ def _effect(effect: frozenset[Factor], levels: Sequence[tuple[int, Level]], valu
     keys, margins = _keys(effect), []
     by = f" GROUP BY {', '.join(keys)}" if keys else ""
     for number, level in levels:
-        items = [f"sum({b})::float8 AS s{i}, 1 / ({level.variances[i]} * count(*)) AS q{i}" for i, b in enumerate(values)]
+        items = [
+            f"sum({b})::float8 AS s{i}, 1 / NULLIF({level.variances[i]} * count(*), 0) AS q{i}" for i, b in enumerate(values)
+        ]
         margins.append(f"SELECT {', '.join([*keys, *items])} FROM dpproxy_l{number}{by}")
-    means = [f"sum(s{i} * q{i}) / sum(q{i}) AS x{i}, 1 / sum(q{i}) AS v{i}" for i, _ in enumerate(values)]
+    means = [f"sum(s{i} * q{i}) / NULLIF(sum(q{i}), 0) AS x{i}, 1 / NULLIF(sum(q{i}), 0) AS v{i}" for i, _ in enumerate(values)]
     found = f"SELECT {', '.join([*keys, *means])} FROM ({' UNION ALL '.join(margins)}) AS m{by}"
     for factor in sorted(effect):
         found = _centred(found, keys, _over(keys, factor), values)
@@ -105,8 +107,8 @@ def _put_together(number: int, level: Level, parts: Sequence[tuple[int, frozense
     """`x`: the sum of the effects in a cell, `w` its variance; `n` of an effect's row are the cells that share it."""
     joins, sums, squares = [], {i: list[str]() for i, _ in enumerate(values)}, {i: list[str]() for i, _ in enumerate(values)}
     for effect, factors in parts:
-        share = f"(SELECT count(*) FROM dpproxy_l{number}) / (SELECT count(*) FROM dpproxy_e{effect})::float8"
-        columns = [f"x{i} / n AS x{i}, v{i} / (n * n) AS v{i}" for i, _ in enumerate(values)]
+        share = f"(SELECT count(*) FROM dpproxy_l{number}) / NULLIF((SELECT count(*) FROM dpproxy_e{effect}), 0)::float8"
+        columns = [f"x{i} / NULLIF(n, 0) AS x{i}, v{i} / NULLIF(n * n, 0) AS v{i}" for i, _ in enumerate(values)]
         keys = [*_keys(factors), *columns]
         counted = f"(SELECT *, {share} AS n FROM dpproxy_e{effect})"
         same = " AND ".join(_same(key, f"e{effect}") for key in _keys(factors)) or "TRUE"

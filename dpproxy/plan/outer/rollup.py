@@ -38,8 +38,8 @@ def rounding(number: int, levels: int) -> int:
 
 
 def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, list[str]]:
-    """Write CTEs, and for each level, the finest first, the name of one with its keys, adjusted values, and their variances
-    named w0, w1, ..."""
+    """Write the queries of a WITH clause, and for each level, the finest first, the name of one with its keys, adjusted values,
+    and their variances named w0, w1, ..."""
     ctes = [f"dpproxy_l{i} AS (SELECT * FROM {level.source})" for i, level in enumerate(levels)]
     ctes.append(_leaves(levels[0], values))
     ctes += [_upwards(i, levels[i], levels[i - 1], values) for i in range(1, len(levels))]
@@ -47,7 +47,7 @@ def consistent(levels: Sequence[Level], values: Sequence[str]) -> tuple[str, lis
     root = [*levels[last].keys, *(f"round(z{i}) AS {v}, v{i} AS w{i}" for i, v in enumerate(values))]
     ctes.append(f"dpproxy_h{last} AS (SELECT {', '.join([*root, *_carried(values)])} FROM dpproxy_z{last})")
     ctes += [_downwards(i, levels[i], levels[i + 1], values) for i in reversed(range(last))]
-    return f"WITH {', '.join(ctes)} ", [f"dpproxy_h{i}" for i in range(len(levels))]
+    return ", ".join(ctes), [f"dpproxy_h{i}" for i in range(len(levels))]
 
 
 def chain(sets: Sequence[tuple[int, ...]]) -> list[int] | None:
@@ -73,7 +73,7 @@ def _upwards(number: int, level: Level, finer: Level, values: Sequence[str]) -> 
     children = f"(SELECT {', '.join([*level.keys, *sums])} FROM dpproxy_z{number - 1}{by}) AS c"
     items = [f"l.{k} AS {k}" for k in level.keys]
     for i, v in enumerate(values):
-        own, whole = level.variances[i], f"({level.variances[i]} + c.cv{i})"
+        own, whole = level.variances[i], f"NULLIF({level.variances[i]} + c.cv{i}, 0)"
         items.append(f"COALESCE((l.{v} * c.cv{i} + c.cz{i} * {own}) / {whole}, l.{v}) AS z{i}")
         items.append(f"COALESCE({own} * c.cv{i} / {whole}, {own}) AS v{i}")
         items += [f"c.cz{i} AS cz{i}", f"c.cv{i} AS cv{i}"]
@@ -82,9 +82,10 @@ def _upwards(number: int, level: Level, finer: Level, values: Sequence[str]) -> 
 
 
 def _downwards(number: int, level: Level, coarser: Level, values: Sequence[str]) -> str:
-    shares = [f"COALESCE(z.z{i} + (p.{v} - p.cz{i}) * z.v{i} / p.cv{i}, z.z{i}) AS h{i}" for i, v in enumerate(values)]
+    shares = [f"COALESCE(z.z{i} + (p.{v} - p.cz{i}) * z.v{i} / NULLIF(p.cv{i}, 0), z.z{i}) AS h{i}" for i, v in enumerate(values)]
     shares += [
-        f"COALESCE(z.v{i} - z.v{i} * z.v{i} / p.cv{i} * (1 - p.w{i} / p.cv{i}), z.v{i}) AS w{i}" for i, _ in enumerate(values)
+        f"COALESCE(z.v{i} - z.v{i} * z.v{i} / NULLIF(p.cv{i}, 0) * (1 - p.w{i} / NULLIF(p.cv{i}, 0)), z.v{i}) AS w{i}"
+        for i, _ in enumerate(values)
     ]
     plain = [f"z.{k} AS {k}" for k in level.keys] + [f"z.{name} AS {name}" for name in _carried(values)]
     parts = f"dpproxy_z{number} AS z LEFT JOIN dpproxy_h{number + 1} AS p ON {_same(coarser, 'z', 'p')}"

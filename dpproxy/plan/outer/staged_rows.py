@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
 from dpproxy.plan.context import too_many_rows
+from dpproxy.plan.intervals.numbers import DEVIATION
 from dpproxy.plan.properties.fanout import beside_series
-from dpproxy.sql.dialect import ident, to_sql
-from dpproxy.sql.skeleton import parse_expression
+from dpproxy.sql.dialect import copied, ident, to_sql
+from dpproxy.sql.skeleton import parse_expression, written
 from dpproxy.sql.trees import contains_aggregate
 from dpproxy.sql.types import FLOATS, type_name, wire_type
 from dpproxy.tree.expr import Column
@@ -188,21 +190,26 @@ def sets_source(alias: str, branches: list[Branch], keys: list[str], values: lis
     """Return the grouping sets as one source: `(SELECT k0, NULL AS k1, b0, 2 AS g FROM <set> UNION ALL ...) AS alias`.
 
     A branch is (its source, the keys of its set, whether the source is the finest set and must be added up, more items).
-    `ctes`: a WITH clause that sources refer to, whose values are whole but not of type int8.
+    `ctes`: queries of a WITH clause that sources refer to, whose values are whole but not of type int8.
     `g` has bit i set where key i is left out.
     """
-    texts = []
+    selects: list[exp.Expr] = []
     for source, members, summed, more in branches:
         missing = sum(1 << i for i in range(len(keys)) if i not in members)
         items = [f"k{i}" if i in members else f"CAST(NULL AS {keys[i]}) AS k{i}" for i in range(len(keys))]
         items += [f"CAST({_added(v)} AS int8) AS {v}" if summed else v for v in values]
         if ctes:
             items = [f"CAST({item} AS int8) AS {item}" if item in values else item for item in items]
-        text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM {to_sql(source)}"
+        text = f"SELECT {', '.join([*items, *more, f'{missing} AS g'])} FROM dpproxy_set"
         if summed and members:
             text += f" GROUP BY {', '.join(f'k{i}' for i in members)}"
-        texts.append(text)
-    return _from_item(f"({ctes}{' UNION ALL '.join(texts)}) AS {alias}")
+        select = parse_expression(text)
+        select.args["from_"].this.replace(copied(source))
+        selects.append(select)
+    whole = reduce(lambda all_, one: exp.Union(this=all_, expression=one, distinct=False), selects)
+    if ctes:
+        whole.set("with_", exp.With(expressions=[written(ctes, DEVIATION)]))
+    return exp.Subquery(this=whole, alias=exp.TableAlias(this=exp.to_identifier(alias)))
 
 
 def _added(value: str) -> str:

@@ -216,7 +216,7 @@ def _agreed(registry: Registry, column: SharedColumn, which: int, measurements: 
         variance = deviation(measurements[member.measurement].bases[member.basis]) ** 2
         levels.append(Level(source, member.keys, (f"{variance!r}::float8",)))
     ctes, names = margins.consistent(levels, [member.factors for member in column.members], ["b0"])
-    return f"{ctes}SELECT * FROM {names[which]}"
+    return f"WITH {ctes} SELECT * FROM {names[which]}"
 
 
 def _same(key: str, other: str) -> str:

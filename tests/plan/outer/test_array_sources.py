@@ -57,7 +57,7 @@ def test_more_items_and_queries_of_with(postgres: psycopg.Connection[Any]) -> No
     fine = array_source("m", 2, FINE)
     found = rows(sets_source("s", [(fine, (0, 1), False, ["2 AS h0"])], ["text", "int4"], ["b0"]), "b0, h0, g", postgres)
     assert found == [(10, 2, 0), (20, 2, 0), (5, 2, 0)]
-    cte = sets_source("s", [(fine, (0, 1), False, [])], ["text", "int4"], ["b0"], "WITH w AS (SELECT 1) ")
+    cte = sets_source("s", [(fine, (0, 1), False, [])], ["text", "int4"], ["b0"], "w AS (SELECT 1)")
     assert rows(cte, "pg_typeof(b0)::text", postgres) == [("bigint",)] * 3
 
 

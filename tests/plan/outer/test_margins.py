@@ -60,7 +60,7 @@ def adjusted(family: list[tuple[str, ...]], cells: list[Cells], deviations: list
     connection = duckdb.connect()
     ctes = ctes.replace("::numeric, 4)", "::DECIMAL(30, 6), 4)")
     for keys, name in zip(family, names, strict=True):
-        rows = connection.execute(f"{ctes} SELECT {', '.join([*keys, 'b0', 'w0'])} FROM {name}").fetchall()
+        rows = connection.execute(f"WITH {ctes} SELECT {', '.join([*keys, 'b0', 'w0'])} FROM {name}").fetchall()
         found.append({tuple(row[:-2]): (int(row[-2]), row[-1]) for row in rows})
     return found
 

@@ -28,7 +28,7 @@ def adjusted(released: list[dict[tuple[int | None, ...], int]]) -> list[dict[tup
     found = []
     for number, name in enumerate(names):
         keys = ["k0", "k1"][: 2 - number]
-        rows = DATABASE.execute(f"{ctes} SELECT {', '.join([*keys, 'b0'])} FROM {name}").fetchall()
+        rows = DATABASE.execute(f"WITH {ctes} SELECT {', '.join([*keys, 'b0'])} FROM {name}").fetchall()
         found.append({tuple(row[:-1]): row[-1] for row in rows})
     return found
 
