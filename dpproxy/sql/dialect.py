@@ -38,7 +38,7 @@ _BEGINS = "dpproxy_begins"
 _WRITTEN = "dpproxy_written"
 
 
-class Written(exp.Expression):  # type: ignore[misc]
+class Written(exp.Expression):
     """Our own SQL as text, `texts`, with a tree of `expressions` between each two: long queries that nobody looks into are not
     parsed. Divisors in the text are never 0, and its columns are nobody's else."""
 

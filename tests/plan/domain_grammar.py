@@ -20,11 +20,13 @@ COLUMNS = {
 DAYS = tuple(f"2024-{m:02}-{d:02}" for m, d in [(1, 29), (1, 30), (1, 31), (2, 1), (2, 2), (2, 3), (2, 4)])
 KEYS = {
     "p": ("p.country", "p.plan", "left(p.country, 1)"),
-    "e": ("e.kind", "e.size", "e.size / 3", "CASE WHEN e.size > 4 THEN 'large' ELSE 'small' END", "upper(e.kind)"),
+    "e": ("e.kind", "e.size", "e.size / 3", "CASE WHEN e.size > 4 THEN 'large' ELSE 'small' END", "upper(e.kind)",
+          "(e.size > 4)", "(e.size BETWEEN 2 AND 5 OR e.kind = 'pro')", "(e.size IS NULL)",
+          "CASE WHEN e.size < 3 THEN 'low' WHEN e.size < 7 THEN 'mid' WHEN e.size IS NULL THEN 'none' ELSE 'high' END"),
     "day": ("e.day", "date_trunc('week', e.day)", "date_trunc('month', e.day)", "extract(dow FROM e.day)"),
     "ts": ("date_trunc('day', e.ts)", "date_trunc('hour', e.ts)", "extract(hour FROM e.ts)", "e.ts::date",
            "to_char(e.ts, 'YYYY-MM-DD')", "floor(extract(epoch FROM e.ts) / 3600) * 3600", "date_trunc('month', e.ts)",
-           "floor(extract(epoch FROM e.ts) / 86400)"),
+           "floor(extract(epoch FROM e.ts) / 86400)", "(e.ts >= '2024-02-01 12:00')", "(e.ts::time < '09:30' AND e.ts IS NOT NULL)"),
     "f": ("f.kind", "f.size"),
     "k": ("k.label", "k.rank"),
     "s": ("s.name", "s.hi"),
@@ -52,8 +54,14 @@ class Asked:
 
     @property
     def exact(self) -> bool:
-        """Whether what undeclared values make of a key is known: a CASE has results of them, whatever else they are compared with."""
-        return not any(key.startswith("CASE") for key in self.keys) or not any(w in self.sql for w in ("spans", "f.size"))
+        """Whether what undeclared values make of a key is known: a test has results of them, whatever else they are compared
+        with."""
+        return not any(map(is_test, self.keys)) or not any(w in self.sql for w in ("spans", "f.size"))
+
+
+def is_test(key: str) -> bool:
+    """Tell whether a key is made of constants, whatever it looks at: undeclared values have groups."""
+    return key.startswith(("CASE", "("))
 
 
 def statement(choose: Choose) -> Asked:
@@ -83,7 +91,7 @@ def statement(choose: Choose) -> Asked:
 
 
 def _condition(choose: Choose, read: Sequence[str]) -> str:
-    makers = [_plain, _pairs, _either, _unlike, *([_of_time] * 3 if {"day", "ts"} & {*read} else [])]
+    makers = [_plain, _pairs, _either, _unlike, _known, *([_of_time] * 3 if {"day", "ts"} & {*read} else [])]
     makers += [_of_public] * 2 if {"k", "s", "v"} & {*read} else []
     return str(choose(makers)(choose, read))
 
@@ -110,6 +118,11 @@ def _pairs(choose: Choose, read: Sequence[str]) -> str:
 
 def _either(choose: Choose, read: Sequence[str]) -> str:
     return f"{choose(('', 'NOT '))}({_plain(choose, read)} {choose(('OR', 'AND'))} {_plain(choose, read)})"
+
+
+def _known(choose: Choose, read: Sequence[str]) -> str:
+    columns = [c for c in (*COLUMNS, "e.day", "e.ts") if c[0] in read and (c[2:] not in ("day", "ts") or c[2:] in read)]
+    return f"{choose(columns)} IS {choose(('NOT ', 'NOT ', 'NOT ', ''))}NULL"
 
 
 def _unlike(choose: Choose, read: Sequence[str]) -> str:

@@ -15,12 +15,12 @@ from decimal import Decimal
 import domain_grammar
 import plan_harness
 import pytest
-from domain_grammar import Asked
+from domain_grammar import Asked, is_test
 from domain_world import DECLARED, World
 
 from dpproxy.errors import Refusal
 from dpproxy.plan.model import Plan
-from dpproxy.plan.properties import cells, domain_parts, key_domains
+from dpproxy.plan.properties import cells, domain_parts, key_domains, narrowing
 from dpproxy.plan.properties.domain_parts import Parts
 
 Groups = dict[tuple[str, ...], int]
@@ -89,8 +89,8 @@ def _groups(rows: Sequence[tuple[object, ...]]) -> Groups:
 
 
 def _declared(key: str) -> list[str]:
-    """What is declared of the columns that a key carries; a CASE of constants carries none."""
-    if key.startswith("CASE"):
+    """What is declared of the columns that a key carries; a test of them carries none."""
+    if is_test(key):
         return []
     return [
         re.sub(rf"\b{column}\b", f"{alias}.{column}", DECLARED[column]) for alias, column in re.findall(r"\b([pef])\.(\w+)", key)
@@ -141,6 +141,10 @@ PLANTED: dict[str, tuple[Replaced, tuple[str, ...], tuple[str, ...]]] = {
         (domain_parts, "trial", lambda *_: None), ("e.kind <> 'view'", "p.plan < e.kind"), ("p.plan",)),
     "a group less is counted": (
         (key_domains, "groups_of", lambda _: 1), ("(e.kind, p.plan) IN (('pro', 'pro'), ('click', 'pro'))",), ("e.kind", "p.plan")),
+    "conditions say nothing of a test's result": (
+        (narrowing, "_compared", lambda *_: {True, False}), ("e.ts >= '2024-02-02'",), ("(e.ts >= '2024-02-01 12:00')",)),
+    "conditions keep no NULL out of a test": (
+        (narrowing, "present", lambda _: frozenset()), ("e.ts >= '2024-02-02'",), ("(e.ts >= '2024-02-02 12:00')",)),
     "subqueries say nothing": (
         (domain_parts, "is_public_alone", lambda _: False), ("e.day IN (SELECT day FROM holidays)",), ("e.day",)),
 }  # fmt: skip

@@ -25,8 +25,7 @@ from dpproxy.plan.operations.operation import Nulls
 from dpproxy.plan.properties.domain_parts import Part
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_domains import Dense
-from dpproxy.plan.properties.narrowing import narrowed_bound
-from dpproxy.plan.properties.null_padding import not_true
+from dpproxy.plan.properties.narrowing import narrowed_bound, not_true
 from dpproxy.plan.properties.stray_values import values_beyond
 from dpproxy.sql.types import INTEGERS
 from dpproxy.tree.expr import (

@@ -216,7 +216,7 @@ def _time_field(
 def _seconds(name: str, takes: str, form: FormRule, duckdb: str, **more: object) -> Operation:
     """A field with a fraction."""
     return Operation(
-        name=name, takes=takes, nulls=Nulls.OPERAND, form=form, field=True, duckdb=duckdb,
+        name=name, takes=takes, nulls=Nulls.OPERAND, form=form, field=True, grid=bounds.grid_of_moments, duckdb=duckdb,
         postgres=f"EXTRACT({name} FROM {{0}})::{{whole}}", spark=by("seconds", name), **more,  # type: ignore[arg-type]
     )  # fmt: skip
 

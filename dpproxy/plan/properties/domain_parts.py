@@ -57,7 +57,7 @@ class Part:
     def declared(self) -> DeclaredPart:
         """What is tried to find the groups, stray values among it."""
         conditions = self._tried()
-        made = trial(self.keys, self.columns, conditions) or Trial(self.keys, conditions, ())
+        made = trial(self.keys, self.columns, conditions, self.conditions) or Trial(self.keys, conditions, ())
         return DeclaredPart(made.keys, self.columns, self.scans, made.conditions, made.strays)
 
     def _tried(self) -> tuple[Expr, ...]:

@@ -13,12 +13,12 @@ from functools import cached_property
 from math import prod
 
 from dpproxy.plan.operations.catalogue import operation
-from dpproxy.plan.operations.operation import Nulls
 from dpproxy.plan.properties import cardinality
 from dpproxy.plan.properties.domain_count import groups_of
-from dpproxy.plan.properties.domain_parts import Part, Parts, is_declared
+from dpproxy.plan.properties.domain_parts import Part, Parts, is_declared, values
 from dpproxy.plan.properties.facts import facts
 from dpproxy.plan.properties.key_origins import constants_in, expanded, local_days, over_computed, standing
+from dpproxy.plan.properties.narrowing import may_be_null, outcomes, present, results
 from dpproxy.sql.types import INTEGERS, NUMBERS
 from dpproxy.tree.expr import (
     Call,
@@ -26,7 +26,6 @@ from dpproxy.tree.expr import (
     Cast,
     Column,
     Expr,
-    InList,
     Lit,
     Ref,
     SeriesDomain,
@@ -92,7 +91,8 @@ def _domain(keys: Sequence[Expr], rows: Rows) -> Dense | None:
     clocks: dict[Expr, Column] = {}
     keys = [_on_local_days(expanded(key), clocks, conditions) for key in keys]
     whole: dict[Expr, Column] = dict(clocks)
-    keys = [_by_known_values(key, whole, scans) for key in keys]
+    computing = _Computing(scans, conditions, present(conditions), whole)
+    keys = [computing.by_known_values(key) for key in keys]
     for key in keys:
         if has_subquery(key) or not all(is_declared(c, scans, key) for c in references(key)):
             return None
@@ -123,81 +123,58 @@ def _on_local_days(key: Expr, clocks: dict[Expr, Column], conditions: Sequence[E
     return rebuilt(key, lambda e: _on_local_days(e, clocks, conditions))
 
 
-def _by_known_values(key: Expr, known: dict[Expr, Column], scans: dict[int, Scan | Public]) -> Expr:
-    """The key with each FLOOR(amount / 100), CASE of constants and their like, over columns without usable declared values,
-    replaced by a column of the few values it can have: what is computed from it then has a domain. `known`: those replaced
-    so far."""
-    column = known.get(key) or _known_column(key, -1 - len(known), scans)
-    if column is not None:
-        known[key] = column
-        return standing(column, key.type)
-    if isinstance(key, Call):
-        return Call(key.type, key.op, tuple(_by_known_values(a, known, scans) for a in key.args))
-    if isinstance(key, Cast):
-        return Cast(key.type, _by_known_values(key.arg, known, scans), key.length)
-    if isinstance(key, Case):
-        whens = tuple((_by_known_values(t, known, scans), _by_known_values(r, known, scans)) for t, r in key.whens)
-        return Case(key.type, whens, _by_known_values(key.default, known, scans) if key.default is not None else None)
-    return key
+@dataclass(frozen=True)
+class _Computing:
+    """Parts of keys that are computed of columns without usable declared values, in rows that satisfy the conditions; columns
+    that are `present` are not NULL in them. `known`: columns of the values of such parts so far."""
 
+    scans: dict[int, Scan | Public]
+    conditions: Sequence[Expr]
+    present: frozenset[int]
+    known: dict[Expr, Column]
 
-def _known_column(expr: Expr, number: int, scans: dict[int, Scan | Public]) -> Column | None:
-    """A column of all values of `expr`, numbered below those of the query; None when they are many, or declared already."""
-    if not references(expr) or has_subquery(expr) or all(is_declared(c, scans, expr) for c in references(expr)):
-        return None
-    if isinstance(expr, Case):
-        results = [r for _, r in expr.whens] + [expr.default if expr.default is not None else Lit(expr.type, None)]
-        if not all(isinstance(r, Lit) for r in results):
+    def by_known_values(self, key: Expr) -> Expr:
+        """The key with each FLOOR(amount / 100), CASE of constants and their like replaced by a column of the few values it can
+        have: what is computed from it then has a domain."""
+        column = self.known.get(key) or self._known_column(key, -1 - len(self.known))
+        if column is not None:
+            self.known[key] = column
+            return standing(column, key.type)
+        return rebuilt(key, self.by_known_values) if isinstance(key, Call | Cast | Case) else key
+
+    def _can_be_tried(self, expr: Expr) -> bool:
+        """Whether its values are found by trying those that its columns declare."""
+        read = set(references(expr))
+        declared = all(is_declared(c, self.scans, expr) for c in read)
+        return declared and prod(values(c.domain) for c in read if c.domain is not None) <= MAX_INPUTS
+
+    def _known_column(self, expr: Expr, number: int) -> Column | None:
+        """A column of all values of `expr`, numbered below those of the query; None when they are many, or declared already."""
+        if not references(expr) or has_subquery(expr) or self._can_be_tried(expr):
             return None
-        texts = tuple(dict.fromkeys(r.text for r in results if isinstance(r, Lit)))
-        return Column(number, "case", expr.type, nullable=None in texts, domain=ValuesDomain(texts))
-    if expr.type == "bool" and not isinstance(expr, Ref):
-        nulls = (None,) if _may_be_null(expr) else ()
-        return Column(number, "test", "bool", nullable=bool(nulls), domain=ValuesDomain(("true", "false", *nulls)))
-    whole = isinstance(expr, Call) and operation(expr.op).dense
-    if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
-        return None
-    bound, grid = facts(expr).bound, facts(expr).grid
-    if grid != 1 or not bound.closed:
-        return None
-    lo, hi = (x.__floor__() for x in bound.ends)
-    if hi - lo >= MAX_WHOLE:
-        return None
-    domain = SeriesDomain(lo, hi, "int", _may_be_null(expr, declared=True))
-    return Column(number, "whole", "int8", bound, grid, nullable=_may_be_null(expr), domain=domain, undeclared=True)
-
-
-def _may_be_null(expr: Expr, declared: bool = False) -> bool:
-    """Whether the value may be NULL; where it is `declared`, whether NULL is declared of it: not where it could only come from
-    a column with a declared range, whose NULLs the policy has not declared."""
-    match expr:
-        case Ref(column=column):
-            undeclared = declared and facts(expr).bound.closed and not column.nulls
-            return column.nullable and not undeclared
-        case Lit(text=text):
-            return text is None
-        case Call(op=op, args=args):
-            return _call_may_be_null(operation(op).nulls, args, declared)
-        case InList(arg=arg, items=items):
-            return any(_may_be_null(e, declared) for e in (arg, *items))
-        case _:
-            return True
-
-
-def _call_may_be_null(nulls: Nulls, args: Sequence[Expr], declared: bool) -> bool:
-    match nulls:
-        case Nulls.NEVER:
-            return False
-        case Nulls.ALL:
-            return all(_may_be_null(a, declared) for a in args)
-        case Nulls.DIVISOR if any(not isinstance(d, Lit) or d.text in (None, "0") for d in args[1:]):
-            return True
-        case Nulls.OTHERS | Nulls.FIRST_OR_OTHERS:
-            return True
-        case Nulls.FIRST:
-            return _may_be_null(args[0], declared)
-        case _:
-            return any(_may_be_null(a, declared) for a in args)
+        if isinstance(expr, Case):
+            can = [r if r is not None else Lit(expr.type, None) for r in results(expr, self.conditions)]
+            if not all(isinstance(r, Lit) for r in (*(r for _, r in expr.whens), *can)):
+                return None
+            texts = tuple(dict.fromkeys(r.text for r in can if isinstance(r, Lit)))
+            return Column(number, "case", expr.type, nullable=None in texts, domain=ValuesDomain(texts))
+        if expr.type == "bool" and not isinstance(expr, Ref):
+            can_be = outcomes(expr, self.conditions)
+            texts = tuple(text for text, o in (("true", True), ("false", False), (None, None)) if o in can_be)
+            return Column(number, "test", "bool", nullable=None in can_be, domain=ValuesDomain(texts))
+        whole = isinstance(expr, Call) and operation(expr.op).dense
+        if not (whole or (isinstance(expr, Cast) and expr.type in INTEGERS)) or expr.type not in NUMBERS:
+            return None
+        bound, grid = facts(expr).bound, facts(expr).grid
+        if grid != 1 or not bound.closed:
+            return None
+        lo, hi = (x.__floor__() for x in bound.ends)
+        if hi - lo >= MAX_WHOLE:
+            return None
+        domain = SeriesDomain(lo, hi, "int", may_be_null(expr, self.present, declared=True))
+        return Column(
+            number, "whole", "int8", bound, grid, nullable=may_be_null(expr, self.present), domain=domain, undeclared=True
+        )
 
 
 def _size(part: Part) -> int | None:

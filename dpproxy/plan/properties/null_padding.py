@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dpproxy.plan.context import Counter
-from dpproxy.plan.operations.catalogue import operation
-from dpproxy.plan.operations.operation import Nulls
 from dpproxy.plan.properties.facts import facts
+from dpproxy.plan.properties.narrowing import not_true, vanishes
 from dpproxy.plan.properties.text_growth import longest_text
 from dpproxy.sql.types import TEXTS
-from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, InList, Lit, Ref, SeriesDomain, ValuesDomain, Win, references
+from dpproxy.tree.expr import Agg, Call, Case, Cast, Column, Expr, Lit, SeriesDomain, ValuesDomain, Win, references
 
 
 def ignores_padding(agg: Agg, kept: frozenset[int]) -> bool:
@@ -24,28 +23,7 @@ def ignores_padding(agg: Agg, kept: frozenset[int]) -> bool:
         return True
     if agg.name == "sum":
         return _nothing(agg.args[0], kept)
-    return any(_vanishes(a, kept) for a in (*agg.args, *(o[0] for o in agg.order)))
-
-
-def _vanishes(expr: Expr, kept: frozenset[int]) -> bool:
-    """Whether it is NULL in padded rows."""
-    match expr:
-        case Ref(column=column):
-            return column.id not in kept
-        case Lit(text=text):
-            return text is None
-        case Cast(arg=arg) | InList(arg=arg):
-            return _vanishes(arg, kept)
-        case Case(whens=whens, default=default):
-            results = all(not_true(test, kept) or _vanishes(result, kept) for test, result in whens)
-            return results and (default is None or _vanishes(default, kept))
-        case Call(op=op, args=args):
-            nulls = operation(op).nulls
-            if nulls in (Nulls.LOGIC, Nulls.ALL):
-                return all(_vanishes(a, kept) for a in args)
-            return any(nulls.decides(i) and _vanishes(a, kept) for i, a in enumerate(args))
-        case _:
-            return False
+    return any(vanishes(a, kept) for a in (*agg.args, *(o[0] for o in agg.order)))
 
 
 def _nothing(expr: Expr, kept: frozenset[int]) -> bool:
@@ -61,20 +39,7 @@ def _nothing(expr: Expr, kept: frozenset[int]) -> bool:
         case Call(op="coalesce", args=args):
             return all(_nothing(a, kept) for a in args)
         case _:
-            return _vanishes(expr, kept)
-
-
-def not_true(test: Expr, kept: frozenset[int]) -> bool:
-    """Tell whether a condition is false or NULL in padded rows, where all columns but those `kept` are NULL."""
-    match test:
-        case Call(op="and", args=args):
-            return any(not_true(a, kept) for a in args)
-        case Call(op="or", args=args):
-            return all(not_true(a, kept) for a in args)
-        case Call(op="is_not_null" | "is_true" | "is_false", args=args):
-            return _vanishes(args[0], kept)
-        case _:
-            return _vanishes(test, kept)
+            return vanishes(expr, kept)
 
 
 # Columns made of other columns: those that hold the value of an expression, and those an outer join may leave without one.

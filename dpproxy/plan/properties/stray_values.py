@@ -22,7 +22,8 @@ from itertools import product
 from dpproxy.plan.operations.catalogue import operation
 from dpproxy.plan.operations.operation import Test
 from dpproxy.plan.properties import cells
-from dpproxy.plan.properties.facts import SPANS, facts, literal_number
+from dpproxy.plan.properties.facts import SPANS, literal_number
+from dpproxy.plan.properties.narrowing import outcomes
 from dpproxy.sql.types import INTEGERS, TEXTS
 from dpproxy.tree.expr import (
     FALSE,
@@ -46,7 +47,7 @@ from dpproxy.tree.expr import (
 from dpproxy.tree.measured import Strays, Text
 
 MAX_TOGETHER = 4  # tests of one column whose results are tried in all combinations: 3**4; of more, each by itself
-_RESULTS = ("true", "false", None)
+_RESULTS: Mapping[Text, bool | None] = {"true": True, "false": False, None: None}
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,14 @@ def values_beyond(column: Column, domain: Domain) -> tuple[bool, bool]:
     return column.nullable and not declared, column.type != "bool"
 
 
-def trial(keys: Sequence[tuple[int, Expr]], columns: Sequence[tuple[Column, Domain]], conditions: Sequence[Expr]) -> Trial | None:
-    """Return what is to be tried; None where no stray value makes a group."""
+def trial(
+    keys: Sequence[tuple[int, Expr]],
+    columns: Sequence[tuple[Column, Domain]],
+    conditions: Sequence[Expr],
+    whole: Sequence[Expr] = (),
+) -> Trial | None:
+    """Return what is to be tried; None where no stray value makes a group. `whole`: the conditions as they are of rows, where
+    `conditions` may have been made weaker, to be tried on days."""
     tried = {
         column.id: (column, domain)
         for column, domain in columns
@@ -81,7 +88,7 @@ def trial(keys: Sequence[tuple[int, Expr]], columns: Sequence[tuple[Column, Doma
     kept = [Call("bool", "is_not_true", (found,)) for found in carried]
     allowed = [rewriting.lenient(c) for c in conditions]
     everything = [*(e for _, key in keys for e in walk(key)), *(e for c in conditions for e in walk(c))]
-    strays = tuple(_strays(c, d, rewriting, everything) for c, d in tried.values())
+    strays = tuple(_strays(c, d, rewriting, everything, whole) for c, d in tried.values())
     return Trial(written, (*allowed, *kept), strays)
 
 
@@ -228,28 +235,31 @@ def _comparable(type_: str, constant: Lit) -> bool:
 # --- the values that are tried
 
 
-def _strays(column: Column, domain: Domain, rewriting: _Rewriting, everything: Iterable[Expr]) -> Strays:
+def _strays(
+    column: Column, domain: Domain, rewriting: _Rewriting, everything: Iterable[Expr], conditions: Sequence[Expr]
+) -> Strays:
     asked = rewriting.tests.get(column.id, {})
     tests = tuple(asked.values())
     null, other = values_beyond(column, domain)
     rows: list[tuple[Text, ...]] = [(None, *([None] * len(tests)))] if null else []
     if other:
         known = [c for e in everything for c in _constants(e, column) or ()]
-        values = _between(column, domain, known)
-        rows += [(value, *results) for value in values for results in _results([facts(test).nullable for test in asked])]
+        values, possible = _between(column, domain, known), [outcomes(test, conditions) for test in asked]
+        rows += [(value, *results) for value in values for results in _results(possible)]
     return Strays(column, rewriting.stray(column.id).column, tests, tuple(rows))
 
 
-def _results(nullable: Sequence[bool]) -> Iterator[tuple[Text, ...]]:
-    """Results of tests, of which some are never NULL: all combinations; of very many tests all alike, and each with another
+def _results(possible: Sequence[frozenset[bool | None]]) -> Iterator[tuple[Text, ...]]:
+    """Results of tests, of which some are never NULL, say: all combinations; of very many tests all alike, and each with another
     result than the rest."""
-    if len(nullable) <= MAX_TOGETHER:
-        yield from product(*(_RESULTS if null else _RESULTS[:2] for null in nullable))
+    each = [tuple(text for text, outcome in _RESULTS.items() if outcome in one) for one in possible]
+    if len(each) <= MAX_TOGETHER:
+        yield from product(*each)
         return
     for result in _RESULTS:
-        yield tuple(result if result is not None or null else "false" for null in nullable)
-    for i in range(len(nullable)):
-        yield tuple("true" if i == j else "false" for j in range(len(nullable)))
+        yield tuple(result if result in one else one[0] for one in each)
+    for i in range(len(each)):
+        yield tuple(one[0] if i == j else next((text for text in one[1:] if text), one[0]) for j, one in enumerate(each))
 
 
 def _between(column: Column, domain: Domain, constants: Sequence[Lit]) -> list[Text]:

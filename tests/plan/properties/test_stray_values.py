@@ -148,12 +148,14 @@ def test_values_that_stand_for_all_others() -> None:
 
 
 def test_many_tests_are_tried_one_by_one() -> None:
-    assert len(list(stray_values._results([True] * 4))) == 81
-    found = list(stray_values._results([True] * 9))
+    any_, known = frozenset({True, False, None}), frozenset({True, False})
+    assert len(list(stray_values._results([any_] * 4))) == 81
+    found = list(stray_values._results([any_] * 9))
     assert len(found) == 12
     assert {row.count("true") for row in found} == {0, 1, 9}
-    assert list(stray_values._results([True, False])) == [(a, b) for a in ("true", "false", None) for b in ("true", "false")]
-    assert {row[0] for row in stray_values._results([False] * 9)} == {"true", "false"}
+    assert list(stray_values._results([any_, known])) == [(a, b) for a in ("true", "false", None) for b in ("true", "false")]
+    assert {row[0] for row in stray_values._results([known] * 9)} == {"true", "false"}
+    assert set(stray_values._results([frozenset({None})] * 9)) == {(None,) * 9}
 
 
 def test_columns_without_undeclared_values_are_not_tried() -> None:
