@@ -189,15 +189,17 @@ def _outcomes(test: Expr, conditions: Sequence[Expr], here: frozenset[int]) -> f
         case Call(op="not", args=(inner,)):
             return frozenset(None if o is None else not o for o in _outcomes(inner, conditions, here))
         case Call(op="and" | "or" as op, args=args):
-            found = [_outcomes(arg, conditions, here) for arg in args]
-            return frozenset(_connected(op == "or", each) for each in product(*found)) if len(args) <= MOST_TESTS else EVERY
+            if len(args) > MOST_TESTS:
+                return EVERY
+            tests = [_outcomes(arg, conditions, here) for arg in args]
+            return frozenset(_connected(op == "or", each) for each in product(*tests))
         case Call(op="is_null" | "is_not_null" as op, args=(inner,)):
             return frozenset({op == "is_not_null", op == "is_null"} if may_be_null(inner, here) else {op == "is_not_null"})
-        case Call(op=op, args=(left, right)) if _compares(op) or op == "<>":
-            found = _compared(op, _within(left, conditions), _within(right, conditions)) if _alike(left, right) else {True, False}
+        case Call(op=op, args=(left, right)) if (_compares(op) or op == "<>") and _alike(left, right):
+            found = _compared(op, _within(left, conditions), _within(right, conditions))
         case _:
             found = {True, False}
-    return frozenset(found | ({None} if may_be_null(test, here) else set()))
+    return frozenset(found) | (frozenset({None}) if may_be_null(test, here) else frozenset())
 
 
 MOST_TESTS = 6  # of one AND or OR: what they can be together is tried

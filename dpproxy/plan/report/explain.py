@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Literal
 
-from dpproxy.amounts import ATTO, MICRO
+from dpproxy.amounts import ATTO, MICRO, digits
 from dpproxy.errors import FEATURE_NOT_SUPPORTED, SYNTAX_ERROR, Refusal
 from dpproxy.plan.context import Context
 from dpproxy.plan.intervals.ends import column_ends, output_ends
@@ -312,8 +313,21 @@ def as_text(told: PlanAccount) -> tuple[str, ...]:
         lines += [f"  {line}" for line in _measurement_lines(number, measurement, told["Privacy Unit"])]
     for reading in told.get("Reports", ()):
         lines += [f"  {line}" for line in reports_lines(reading)]
-    lines.append(f"  Post-processing (free): {_readable(told['Post-Processing'])}")
-    return tuple(lines)
+    return (*lines, *_post_processing(told["Post-Processing"]))
+
+
+MOST_LINES, WIDTH = 24, 130
+"""Of the outer query in EXPLAIN's text."""
+
+
+def _post_processing(outer: str) -> Iterator[str]:
+    """The outer query in lines, the first ones of a long one."""
+    text = f"Post-processing (free): {_readable(outer)}"
+    wrapped = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
+    yield from (f"{'    ' if n else '  '}{line}" for n, line in enumerate(wrapped[:MOST_LINES]))
+    if len(wrapped) > MOST_LINES:
+        rest = sum(map(len, wrapped[MOST_LINES:]))
+        yield f"    ... {rest} characters more: EXPLAIN (FORMAT JSON) has all of it"
 
 
 _RELEASED = re.compile(r"UNNEST\((?:CAST\(\$\d+ AS [^\[\]]*\[\]\)(?:, )?)+\) AS (\w+)\(([^()]*)\)")
@@ -361,7 +375,7 @@ def _delta(value: float) -> str:
 def _number(value: float) -> str:
     """Micro-epsilon and percentages to their last digit, others to six digits."""
     text = f"{value:.6f}".rstrip("0").rstrip(".")
-    return text if abs(value) < 10**6 and text not in ("0", "-0") else f"{value:.6g}"
+    return text if abs(value) < 10**6 and text not in ("0", "-0") else digits(value)
 
 
 def _groups_text(groups: PlanAccount, unit: str) -> str:
@@ -389,9 +403,9 @@ def _error_text(output: PlanAccount) -> str:
     if "Within" in output:
         more = "; about twice as wide for each larger class that is scaled back up" if "Steps" in output else ""
         more += f" for a sum of {output['Groups Added']} groups" if "Groups Added" in output else ""
-        told = f"within +-{output['Within']:.6g}{more}"
+        told = f"within +-{digits(output['Within'])}{more}"
     elif "Within Times Rows" in output:
-        told = f"within about +-{output['Within Times Rows']:.6g} / n, of n rows"
+        told = f"within about +-{digits(output['Within Times Rows'])} / n, of n rows"
     elif "Within Ranks" in output:
         return f"within {output['Within Ranks']} ranks{_no_interval(output)}  (selection {output['Selection']})"
     elif "Ranks Beside" in output:
@@ -412,8 +426,8 @@ def _no_interval(output: PlanAccount) -> str:
 def _noise_text(basis: PlanAccount) -> str:
     steps = f" for each of {basis['Steps']} classes" if "Steps" in basis else " for each group" if "Sums" in basis else ""
     return (
-        f"{basis['Column']}: {basis['Mechanism']}, scale {basis['Scale']:.6g}, within +-{basis['Within']:.6g}{steps} "
-        f"(epsilon={_number(basis['Epsilon'])}, sensitivity {basis['Sensitivity']:.6g} {_reached(basis['Groups Per Unit'])})"
+        f"{basis['Column']}: {basis['Mechanism']}, scale {digits(basis['Scale'])}, within +-{digits(basis['Within'])}{steps} "
+        f"(epsilon={_number(basis['Epsilon'])}, sensitivity {digits(basis['Sensitivity'])} {_reached(basis['Groups Per Unit'])})"
     )
 
 

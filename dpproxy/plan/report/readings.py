@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import Any
 
+from dpproxy.amounts import digits
 from dpproxy.local.claims import Claim, Plane
 from dpproxy.plan.measure.request import Drafted
 from dpproxy.plan.model import ReadingAccount
@@ -159,7 +160,7 @@ def mechanism(claim: Claim) -> str:
 
 
 def number(value: Fraction) -> str:
-    return f"{Decimal(value.numerator) / Decimal(value.denominator):.6g}"
+    return digits(Decimal(value.numerator) / Decimal(value.denominator))
 
 
 def _spread(claim: Claim) -> float:

@@ -9,7 +9,7 @@ import pytest
 
 from dpproxy.amounts import MICRO
 from dpproxy.errors import Refusal
-from dpproxy.plan.report.explain import epsilon_text, explain_format
+from dpproxy.plan.report.explain import MOST_LINES, WIDTH, epsilon_text, explain_format
 from dpproxy.policy.catalog import Catalog
 
 
@@ -72,3 +72,15 @@ def test_the_format_is_asked_for_by_the_statement(shop_catalog: Catalog) -> None
 
 def test_amounts() -> None:
     assert [epsilon_text(micro) for micro in (1_000_000, 100_000, 1, 1_234_567)] == ["1", "0.1", "0.000001", "1.234567"]
+
+
+def test_a_long_outer_query_is_told_in_lines(shop_catalog: Catalog) -> None:
+    """A reader sees its beginning; the rest is in JSON."""
+    plan = plan_harness.plan("SELECT region, sex, corr(income, birth_year) FROM customers GROUP BY CUBE (region, sex)", shop_catalog)
+    first = next(i for i, line in enumerate(plan.explain) if "Post-processing" in line)
+    lines = plan.explain[first:]
+    assert 2 < len(lines) <= MOST_LINES + 1
+    assert all(len(line) <= WIDTH + 4 for line in lines)
+    assert "e+0" not in "".join(plan.explain)
+    assert "characters more: EXPLAIN (FORMAT JSON)" in lines[-1]
+    assert not any("characters more" in line for line in plan_harness.plan("SELECT avg(income) FROM customers", shop_catalog).explain)
