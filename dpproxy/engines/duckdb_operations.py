@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from dpproxy.engines.base import Engine, Names, check_number, held_number, quote
@@ -35,6 +36,9 @@ _CLASSES: Final = {
     "s": r"\t-\r\x{85}\p{Z}",
 }
 _PART: Final = re.compile(r"\\(.)|(\[\^?)|(\])", re.DOTALL)
+_CASED: Final = re.compile(r"\\.|(?P<open>\[\^?-?)|(?P<range>[^\]\\\[]-[^\]\\\[])|.", re.DOTALL)
+_FEW_LETTERS: Final = 512
+"""Of a range in brackets: their other cases are listed."""
 
 
 def translated(pattern: str) -> str:
@@ -45,6 +49,43 @@ def translated(pattern: str) -> str:
         at = part.end()
         inside = part[3] is None and (inside or part[2] is not None)
     return out + pattern[at:]
+
+
+def without_case(pattern: str) -> str:
+    """The pattern with each letter in both cases, as PostgreSQL takes no notice of them: RE2 by itself matches `s` with an old
+    form of it, U+017F, and `k` with the sign of kelvin."""
+    out, inside = "", False
+    for part in _CASED.finditer(pattern):
+        text, range_ = part[0], part["range"]
+        inside = part["open"] is not None or (inside and text != "]")
+        if range_ is not None and inside:
+            out += text + _other_cases(ord(text[0]), ord(text[2]))
+        elif range_ is not None:
+            out += "".join(map(_either, text))
+        elif len(text) > 1 or len(_cases(text)) == 1:
+            out += text
+        else:
+            out += _cases(text) if inside else _either(text)
+    return out
+
+
+def _either(letter: str) -> str:
+    cases = _cases(letter)
+    return f"[{cases}]" if len(cases) > 1 else letter
+
+
+def _other_cases(first: int, last: int) -> str:
+    """The letters beyond a range that are other cases of some in it."""
+    if last - first >= _FEW_LETTERS:
+        return ""
+    found = sorted({ord(o) for n in range(first, last + 1) for o in _cases(chr(n))} - {*range(first, last + 1)})
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(found), lambda pair: pair[1] - pair[0])]
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" if len(run) > 1 else chr(run[0]) for run in runs)
+
+
+def _cases(letter: str) -> str:
+    """A letter, and its lower and upper case where each is one letter."""
+    return "".join(dict.fromkeys(c for c in (letter, letter.lower(), letter.upper()) if len(c) == 1))
 
 
 def _spelled(part: re.Match[str], inside: bool) -> str:
@@ -124,8 +165,8 @@ class DuckDBOperations(Engine):
         return f"CAST({text} AS {as_})"
 
     def operand(self, arg: Expr, call: Call, names: Names, form: str) -> str:
-        """Of DuckDB: `f` DOUBLE, `i` BIGINT, `m` TIMESTAMP, `p` a place of 32 bits, `r` a constant pattern for RE2, `v` as
-        one of the result's type where not all are columns of one type."""
+        """Of DuckDB: `f` DOUBLE, `i` BIGINT, `m` TIMESTAMP, `p` a place of 32 bits, `r` a constant pattern for RE2, `q` one that
+        takes no notice of case, `v` as one of the result's type where not all are columns of one type."""
         match form:
             case "f":
                 return self.number(arg, names, "DOUBLE")
@@ -138,7 +179,12 @@ class DuckDBOperations(Engine):
                 text = self.expr(arg, names)
                 return text if fits_int4(arg) else held_number(text, -INT32, INT32)
             case "r":
+                flags = call.args[3:] if call.op in ("regexp_extract", "regexp_replace") else ()
+                if any("i" in constant(flag) for flag in flags):
+                    return quote(f"(?-i){translated(without_case(constant(arg)))}")
                 return quote(translated(constant(arg)))
+            case "q":
+                return quote(translated(without_case(constant(arg))))
             case "v":
                 return self.expr(arg, names) if one_kind(call.args) else self.as_type(arg, call.type, names)
         return super().operand(arg, call, names, form)

@@ -14,7 +14,7 @@ from scratch_postgres import scratch_server
 from dpproxy.engines.duckdb import DuckDB
 from dpproxy.engines.duckdb_operations import translated
 from dpproxy.errors import Refusal
-from dpproxy.plan.functions.patterns import regex, regexp_count, regexp_replace, regexp_substr
+from dpproxy.plan.functions.patterns import regex, regexp_count, regexp_matched, regexp_replace, regexp_substr
 from dpproxy.tree.expr import Expr, Lit
 
 ATOMS = (
@@ -36,8 +36,13 @@ ATOMS = (
     ".",
     r"\.",
     "[À-ÿ]",
+    "s",
+    "K",
+    "[k-s]",
+    "[^-K]",
+    "µ",
 )
-LETTERS = "aZ09_.-, ßéÄñДжλ中ひ한٣²½ⅧⓐªÅ\u00a0\u2003\u0085\n\t‿€"
+LETTERS = "aZ09_.-, ßẞsSſkK\u212aµÅ\u212béÄñДжλ中ひ한٣²½ⅧⓐªÅ\u00a0\u2003\u0085\n\t‿€"
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +66,10 @@ def forms(text: Lit, form: Lit) -> Iterator[tuple[str, Expr]]:
     for sql, made in (
         ("%s ~ %s", lambda: regex("regex", text, form)),
         ("%s ~* %s", lambda: regex("iregex", text, form)),
+        ("(regexp_match(%s, %s, 'i'))[1]", lambda: regexp_matched((text, form, Lit("text", "i")))),
         ("regexp_substr(%s, %s)", lambda: regexp_substr((text, form))),
         ("regexp_count(%s, %s)", lambda: regexp_count((text, form))),
+        ("regexp_replace(%s, %s, '#', 'gi')", lambda: regexp_replace((text, form, Lit("text", "#"), Lit("text", "gi")))),
         ("regexp_replace(%s, %s, '#', 'g')", lambda: regexp_replace((text, form, Lit("text", "#"), Lit("text", "g")))),
     ):
         try:
@@ -72,7 +79,7 @@ def forms(text: Lit, form: Lit) -> Iterator[tuple[str, Expr]]:
 
 
 def test_generated_patterns_match_what_postgresql_matches(postgres: psycopg.Connection) -> None:
-    rng, seen = random.Random(37), dict.fromkeys(("~", "~*", "substr", "count", "replace"), 0)
+    rng, seen = random.Random(37), dict.fromkeys(("~", "~*", "match", "substr", "count", "replace"), 0)
     engine, duck = DuckDB(), duckdb.connect()
     for _ in range(400):
         form, text = pattern(rng), "".join(rng.choice(LETTERS) for _ in range(rng.randint(0, 6)))

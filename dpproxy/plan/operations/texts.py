@@ -126,7 +126,7 @@ TEXTS = (
         duckdb="regexp_replace({0:g}, {1:r}, {2:g}, {3:g} || 's')",
     ),
     _matched("regex", "regexp_matches({0}, {1:r}, 's')", "({0} ~ {1})"),
-    _matched("iregex", "regexp_matches({0}, {1:r}, 'is')", "({0} ~* {1})"),
+    _matched("iregex", "regexp_matches({0}, {1:q}, 's')", "({0} ~* {1})"),
     Operation(
         name="regexp_count", takes="tt>i", nulls=Nulls.OPERAND, duckdb="len(regexp_extract_all({0}, {1:r}, 0, 's'))",
         postgres="(array_length(regexp_split_to_array({0}, {1}), 1) - 1)::bigint", spark=_JAVA, bound=bounds.not_negative,
