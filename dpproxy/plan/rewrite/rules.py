@@ -27,6 +27,7 @@ from dpproxy.plan.rewrite import (
     parts_of_texts,
     percentile_by_rank,
     recursion_levels,
+    shared_conditions,
     symmetric_aggregates,
     void_offsets,
 )
@@ -42,6 +43,8 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("named_windows", named_windows.apply),
     # Before all that look for equal columns, or for what is grouped and parted by.
     ("cast_keys", cast_keys.apply),
+    # Before what reads conditions: those that every row satisfies then stand by themselves.
+    ("shared_conditions", shared_conditions.apply),
     # While the items of FROM have the names that it looks for; what it moves into a subquery is rewritten there.
     ("symmetric_aggregates", symmetric_aggregates.apply),
     # Before what moves conditions: it reads a condition where it stands, and puts another one there.
