@@ -166,7 +166,8 @@ class DuckDBOperations(Engine):
 
     def operand(self, arg: Expr, call: Call, names: Names, form: str) -> str:
         """Of DuckDB: `f` DOUBLE, `i` BIGINT, `m` TIMESTAMP, `p` a place of 32 bits, `r` a constant pattern for RE2, `q` one that
-        takes no notice of case, `v` as one of the result's type where not all are columns of one type."""
+        takes no notice of case, `x` one whose flags are the last argument, `v` as one of the result's type where not all are
+        columns of one type."""
         match form:
             case "f":
                 return self.number(arg, names, "DOUBLE")
@@ -179,12 +180,13 @@ class DuckDBOperations(Engine):
                 text = self.expr(arg, names)
                 return text if fits_int4(arg) else held_number(text, -INT32, INT32)
             case "r":
-                flags = call.args[3:] if call.op in ("regexp_extract", "regexp_replace") else ()
-                if any("i" in constant(flag) for flag in flags):
-                    return quote(f"(?-i){translated(without_case(constant(arg)))}")
                 return quote(translated(constant(arg)))
             case "q":
                 return quote(translated(without_case(constant(arg))))
+            case "x" if "i" in constant(call.args[-1]):
+                return quote(f"(?-i){translated(without_case(constant(arg)))}")
+            case "x":
+                return quote(translated(constant(arg)))
             case "v":
                 return self.expr(arg, names) if one_kind(call.args) else self.as_type(arg, call.type, names)
         return super().operand(arg, call, names, form)

@@ -123,7 +123,7 @@ TEXTS = (
     _grown("repeat", "ti>t", "repeat({0:g}, {1:n})", bounds.repeated),
     _grown(
         "regexp_replace", "tttt>t", "regexp_replace({all:g|, })", bounds.matches_replaced, matches=True, spark=_JAVA,
-        duckdb="regexp_replace({0:g}, {1:r}, {2:g}, {3:g} || 's')",
+        duckdb="regexp_replace({0:g}, {1:x}, {2:g}, {3:g} || 's')",
     ),
     _matched("regex", "regexp_matches({0}, {1:r}, 's')", "({0} ~ {1})"),
     _matched("iregex", "regexp_matches({0}, {1:q}, 's')", "({0} ~* {1})"),
@@ -134,7 +134,7 @@ TEXTS = (
     ),
     Operation(
         name="regexp_extract", takes="ttit>t", nulls=Nulls.OTHERS,
-        duckdb="(CASE WHEN regexp_matches({0}, {1:r}, {3} || 's') THEN regexp_extract({0}, {1:r}, {2}, {3} || 's') END)",
+        duckdb="(CASE WHEN regexp_matches({0}, {1:x}, {3} || 's') THEN regexp_extract({0}, {1:x}, {2}, {3} || 's') END)",
         postgres="(regexp_match({0}, {1}, {3}))[1]", spark=_JAVA, length=bounds.first_length, matches=True, widens=True,
     ),
 )  # fmt: skip

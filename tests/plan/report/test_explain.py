@@ -76,11 +76,15 @@ def test_amounts() -> None:
 
 def test_a_long_outer_query_is_told_in_lines(shop_catalog: Catalog) -> None:
     """A reader sees its beginning; the rest is in JSON."""
-    plan = plan_harness.plan("SELECT region, sex, corr(income, birth_year) FROM customers GROUP BY CUBE (region, sex)", shop_catalog)
+    plan = plan_harness.plan(
+        "SELECT region, sex, corr(income, birth_year) FROM customers GROUP BY CUBE (region, sex)", shop_catalog
+    )
     first = next(i for i, line in enumerate(plan.explain) if "Post-processing" in line)
     lines = plan.explain[first:]
     assert 2 < len(lines) <= MOST_LINES + 1
     assert all(len(line) <= WIDTH + 4 for line in lines)
     assert "e+0" not in "".join(plan.explain)
     assert "characters more: EXPLAIN (FORMAT JSON)" in lines[-1]
-    assert not any("characters more" in line for line in plan_harness.plan("SELECT avg(income) FROM customers", shop_catalog).explain)
+    assert not any(
+        "characters more" in line for line in plan_harness.plan("SELECT avg(income) FROM customers", shop_catalog).explain
+    )
