@@ -17,7 +17,7 @@ from dpproxy.sql.nodes import every
 
 
 def apply(tree: exp.Expr, tables: KnownTables) -> bool:
-    """Write shared conditions of WHERE and ON beside OR; whether there were any.
+    """Add conditions that branches of OR share to WHERE and ON; whether there were any.
 
     Before: `SELECT count(*) FROM a, b WHERE (a.id = b.id AND a.x = 1) OR (b.id = a.id AND b.y = 2)`
     After: `SELECT count(*) FROM a, b WHERE a.id = b.id AND (a.x = 1 OR b.y = 2)`
@@ -39,7 +39,7 @@ def _alternatives(condition: exp.Expr) -> list[exp.Or]:
 
 
 def _apart(either: exp.Or) -> exp.Expr | None:
-    """The same with what all branches share beside OR; None where they share nothing."""
+    """A condition with what all branches of its OR share in front; None where they share nothing."""
     branches = [_parts(branch, exp.And) for branch in _parts(either, exp.Or)]
     first, *others = branches
     shared = [part for part in first if all(_among(part, other) for other in others)]
