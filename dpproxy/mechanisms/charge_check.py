@@ -15,13 +15,7 @@ from dpproxy.amounts import MICRO
 from dpproxy.mechanisms.noise import MechanismError, Noise, exact_loss
 from dpproxy.privacy import noise_scale, running_sums, selection_ranks
 from dpproxy.privacy.loss import ZERO, Loss
-from dpproxy.privacy.measurement import (
-    Basis,
-    FirstRound,
-    Measurement,
-    Selection,
-    Threshold,
-)
+from dpproxy.privacy.measurement import Basis, FirstRound, Measurement, Selection, Threshold
 from dpproxy.privacy.noise_tail import top_threshold, truncated_threshold, units_threshold
 from dpproxy.privacy.running_sums import Running
 

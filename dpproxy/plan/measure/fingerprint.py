@@ -104,8 +104,8 @@ def _steps(columns: Sequence[_Column], compiled: Compiled) -> list[_Column]:
 
 
 def _fields(name: str, value: Bounding | ContributionLimits) -> str:
-    """Spell a value under a name that outlives its class's: stored answers are found by this text. Words to a reader are no part of
-    it, so that they can be written better."""
+    """Spell a value under a name that outlives its class's: stored answers are found by this text. Words to a reader are no part
+    of it, so that they can be written better."""
     named = (f.name for f in fields(value) if f.compare and f.name not in ("greatest", "notes"))  # which change no column
     return f"{name}({', '.join(f'{field}={getattr(value, field)!r}' for field in named)})"
 
