@@ -40,9 +40,7 @@ ROOM_OF_PLANS = 64 << 20  # bytes of them: as many of usual statements; one of 2
 COPIES = 4  # times that the bytes of a text are held for it: as it came, without what stands around it, in trees
 LEAST_OF_TEXT, LEAST_OF_PLAN = 2048, 48 * 1024  # bytes, whatever was asked
 OF_ACCOUNT = 9  # bytes of a plan for each of its outer query and its account; trees have the rest
-SHORT = (
-    400  # characters of a text that is split, and most often planned, in some milliseconds; a longer one shall not hold others up
-)
+SHORT = 400  # characters of a text that is split, and most often planned, in some milliseconds; a longer one holds others up
 AT_ONCE = 100  # steps of planning a short text on the loop, three to ten milliseconds: a few short ones take a second
 ASIDE = 2  # texts beside the loop at a time
 LOGGED = 50_000  # characters of a plan that is refused as unproven, in the log

@@ -13,6 +13,7 @@ from typing import Final
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.rewrite.from_items import shown_at
 from dpproxy.sql.capture import may_have
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.nodes import every
@@ -68,9 +69,8 @@ def _grouped(select: exp.Select, tables: KnownTables) -> bool:
     """Terms of GROUP BY, or outputs that it names by their places."""
     group, changed = select.args.get("group"), False
     for term in list(group.expressions) if group is not None else ():
-        place = int(term.this) if isinstance(term, exp.Literal) and not term.is_string and term.this.isdigit() else 0
-        meant = select.expressions[place - 1].unalias() if 0 < place <= len(select.expressions) else term
-        found = _of_cast(meant, tables)
+        shown = shown_at(term, select)
+        found = _of_cast(term if shown is None else shown.unalias(), tables)
         if found is not None and found[1]:
             term.replace(copied(found[0]))
             changed = True

@@ -12,6 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
+from dpproxy.plan.rewrite.from_items import put, rows_at_most, shown_at, whole_number
 from dpproxy.sql.capture import outer_columns
 from dpproxy.sql.dialect import copied, ident, to_sql
 from dpproxy.sql.nodes import every
@@ -19,7 +20,6 @@ from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import contains_aggregate, function_name, is_aggregate, sources_of, table_alias
 
 ROW, VALUE, PLACE = "dpproxy_t", "dpproxy_v", "dpproxy_o"
-_OF_GROUPS: Final = ("having", "order", "distinct", "windows", "qualify")
 _ELSEWHERE: Final = ("joins", "from_", "with_", "having", "order", "distinct", "windows")
 """Parts of a SELECT that see other rows than its FROM has, or that are before it."""
 
@@ -53,7 +53,7 @@ def _looked_up(select: exp.Select, tables: KnownTables) -> bool:
         if text not in names:
             names[text] = f"{ROW}{len(names)}"
             select.append("joins", _item(node.this, names[text]))
-        _put(node, exp.column(VALUE, table=names[text], quoted=True))
+        put(node, exp.column(VALUE, table=names[text], quoted=True))
     return bool(names)
 
 
@@ -65,10 +65,7 @@ def _is_row(node: exp.Subquery, tables: KnownTables) -> bool:
     if isinstance(node.parent, exp.From | exp.Join | exp.Lateral | exp.In | exp.Exists | exp.Any | exp.All | exp.CTE):
         return False
     shown, limit = query.expressions[0].unalias(), query.args.get("limit")
-    number = limit.args.get("count" if isinstance(limit, exp.Fetch) else "expression") if limit is not None else None
-    options = limit.args.get("limit_options") if limit is not None else None
-    odd = options is not None and (options.args.get("with_ties") or options.args.get("percent"))
-    one = isinstance(number, exp.Literal) and number.this == "1" and not odd
+    one = limit is not None and rows_at_most(limit) == 1
     whole = query.args.get("group") is not None or contains_aggregate(shown) or isinstance(shown, exp.Star)
     return one and not whole and tables.reads_private(query) and bool(outer_columns(query, tables.columns_of))
 
@@ -90,8 +87,7 @@ def _among_rows(node: exp.Expr, select: exp.Select) -> bool:
 def _is_key(shown: exp.Expr, select: exp.Select) -> bool:
     """Whether an output is what the SELECT groups by, named by its place."""
     group = select.args.get("group")
-    places = [t.this for t in (group.expressions if group is not None else ()) if isinstance(t, exp.Literal) and not t.is_string]
-    return str(1 + next(i for i, e in enumerate(select.expressions) if e is shown)) in places
+    return group is not None and any(shown_at(term, select) is shown for term in group.expressions)
 
 
 def _item(query: exp.Expr, name: str) -> exp.Join:
@@ -99,13 +95,6 @@ def _item(query: exp.Expr, name: str) -> exp.Join:
     made.set("expressions", [exp.alias_(made.expressions[0].unalias(), VALUE, quoted=True)])
     alias = exp.TableAlias(this=exp.to_identifier(name, quoted=True))
     return exp.Join(this=exp.Lateral(this=exp.Subquery(this=made), alias=alias), side="LEFT", on=exp.true())
-
-
-def _put(node: exp.Expr, value: exp.Expr) -> None:
-    """Put a value where a node stands; an output keeps its name."""
-    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-        value = exp.alias_(value, output_name(node), quoted=True)
-    node.replace(value)
 
 
 # --- elements of arrays
@@ -125,24 +114,20 @@ def _elements(select: exp.Select, tables: KnownTables) -> bool:
         return False
     if any(c.args.get("db") for c in select.find_all(exp.Column)) or not tables.reads_private(source) or not table_alias(source):
         return False
-    name, places = table_alias(source), list[exp.Expr]()
+    name, places = table_alias(source), dict[str, exp.Expr]()
     for node, element in found:
-        order = to_sql(element.place(keys))
-        texts = [to_sql(p) for p in places]
-        if order not in texts:
-            places.append(element.place(keys))
-            texts.append(order)
-        at = exp.column(f"{PLACE}{texts.index(order)}", table=name, quoted=True)
-        _put(node, element.value(at))
-    _number(select, source, name, places)
+        place = element.place(keys)
+        text = to_sql(place)
+        places.setdefault(text, place)
+        put(node, element.value(exp.column(f"{PLACE}{list(places).index(text)}", table=name, quoted=True)))
+    _number(select, source, name, list(places.values()))
     return True
 
 
 def _key(term: exp.Expr, select: exp.Select) -> exp.Expr | None:
     """A term of GROUP BY as it reads rows; None of names that may be outputs'."""
-    place = int(term.this) if isinstance(term, exp.Literal) and not term.is_string and term.this.isdigit() else 0
-    if 0 < place <= len(select.expressions):
-        shown: exp.Expr = select.expressions[place - 1].unalias()
+    if (named := shown_at(term, select)) is not None:
+        shown: exp.Expr = named.unalias()
         return shown
     outputs = [output_name(e) for e in select.expressions if isinstance(e, exp.Alias)]
     unclear = isinstance(term, exp.Column) and not term.args.get("table") and ident(term.this) in outputs
@@ -174,15 +159,11 @@ class _Element:
         where = call.expression.this if isinstance(call, exp.Filter) else None
         call = call.this if isinstance(call, exp.Filter) else call
         arguments = call.expressions if isinstance(call, exp.Anonymous) and function_name(call) == "array_agg" else ()
-        plain = not more and isinstance(index, exp.Literal) and not index.is_string and index.this.isdigit()
-        if not plain or len(arguments) != 1 or not isinstance(arguments[0], exp.Order) or contains_aggregate(arguments[0].this):
+        number, ordered = None if more else whole_number(index), arguments[0] if len(arguments) == 1 else None
+        if number is None or not isinstance(ordered, exp.Order) or isinstance(ordered.this, exp.Distinct):
             return None
-        order = exp.Order(expressions=[copied(e) for e in arguments[0].expressions])
-        return (
-            None
-            if isinstance(arguments[0].this, exp.Distinct)
-            else _Element(arguments[0].this, order, where, int(index.this) + 1)
-        )
+        order = exp.Order(expressions=[copied(e) for e in ordered.expressions])
+        return None if contains_aggregate(ordered.this) else _Element(ordered.this, order, where, number + 1)
 
     def place(self, keys: list[exp.Expr | None]) -> exp.Expr:
         """Return the number of a row among those of its group that the array has."""

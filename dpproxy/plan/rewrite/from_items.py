@@ -1,7 +1,6 @@
-"""What the rules share that take an item out of FROM, or put another in its place.
+"""What the rules share that take an item out of FROM, put another in its place, or a value where an expression stands.
 
-Knows: sqlglot's trees. Must not know: engines, which rule asks. This is no rule: `lateral_expressions`
-and `lateral_lookups` call it.
+Knows: sqlglot's trees. Must not know: engines, which rule asks. This is no rule: rules call it.
 """
 
 from __future__ import annotations
@@ -23,6 +22,32 @@ def meets_each_row(join: exp.Join) -> bool:
     on = join.args.get("on")
     true = on is None or (isinstance(on, exp.Boolean) and bool(on.this))
     return true and not join.args.get("using") and (join.side or "").upper() in ("", "LEFT") and not join.method
+
+
+def whole_number(node: exp.Expr | None) -> int | None:
+    """Return a number that is written out in digits; None for anything else."""
+    return int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
+
+
+def rows_at_most(limit: exp.Expr) -> int | None:
+    """Return how many rows a LIMIT or FETCH leaves; None where that is not written out, or ties and shares count."""
+    options = limit.args.get("limit_options")
+    odd = options is not None and (options.args.get("with_ties") or options.args.get("percent"))
+    number = limit.args.get("count" if isinstance(limit, exp.Fetch) else "expression")
+    return int(number.this) if not odd and isinstance(number, exp.Literal) and number.this.isdigit() else None
+
+
+def shown_at(term: exp.Expr, select: exp.Select) -> exp.Expr | None:
+    """Return the output that a term of GROUP BY names by its place; None where it names none so."""
+    place = whole_number(term) or 0
+    return select.expressions[place - 1] if 0 < place <= len(select.expressions) else None
+
+
+def put(node: exp.Expr, value: exp.Expr) -> None:
+    """Put a value where a node stands; an output keeps its name."""
+    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+        value = exp.alias_(value, output_name(node), quoted=True)
+    node.replace(value)
 
 
 def put_columns(select: exp.Select, item: exp.Join, alias: str, meanings: Meanings, tables: KnownTables) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns
+from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns, rows_at_most
 from dpproxy.sql.capture import outer_columns
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.nodes import every
@@ -181,10 +181,8 @@ class _Made:
         self.query.set("limit", None)
         if limit is None:
             return True
-        number = limit.args.get("count") if isinstance(limit, exp.Fetch) else limit.args.get("expression")
-        options = limit.args.get("limit_options")
-        odd = options is not None and (options.args.get("with_ties") or options.args.get("percent"))
-        if odd or not isinstance(number, exp.Literal) or not number.this.isdigit() or int(number.this) < 1:
+        most = rows_at_most(limit)
+        if most is None or most < 1:
             return False
         if self.whole:
             return True  # one row is no more than that
@@ -197,7 +195,7 @@ class _Made:
             over="OVER",
         )
         row.meta[LIMITED] = True
-        self.conditions.append(exp.LTE(this=self._column(NUMBER, row), expression=exp.Literal.number(int(number.this))))
+        self.conditions.append(exp.LTE(this=self._column(NUMBER, row), expression=exp.Literal.number(most)))
         return True
 
     def _order(self, order: exp.Expr | None) -> exp.Expr | None:

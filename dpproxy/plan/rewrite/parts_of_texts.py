@@ -16,10 +16,9 @@ from typing import Final
 from sqlglot import exp
 
 from dpproxy.plan.known_tables import KnownTables
-from dpproxy.plan.rewrite.from_items import meets_each_row, put_columns
+from dpproxy.plan.rewrite.from_items import meets_each_row, put, put_columns, whole_number
 from dpproxy.sql.dialect import copied, ident
 from dpproxy.sql.nodes import every
-from dpproxy.sql.output_names import output_name
 from dpproxy.sql.trees import function_name
 
 ITEM, NUMBER = "dpproxy_p", "dpproxy_n"
@@ -84,27 +83,13 @@ def _call(name: str, *args: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(args))
 
 
-def _number(node: exp.Expr | None) -> int | None:
-    """A whole number that is written out."""
-    plain = isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit()
-    return int(node.this) if plain and isinstance(node, exp.Literal) else None
-
-
 # --- values
 
 
 def _subscript(node: exp.Bracket) -> int | None:
     """The number of the element, from 1: sqlglot counts from 0."""
-    number = _number(node.expressions[0]) if len(node.expressions) == 1 else None
+    number = whole_number(node.expressions[0]) if len(node.expressions) == 1 else None
     return None if number is None else number + 1
-
-
-def _put(node: exp.Expr, value: exp.Expr) -> bool:
-    """Put a value where a node stands; an output keeps its name."""
-    if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-        value = exp.alias_(value, output_name(node), quoted=True)
-    node.replace(value)
-    return True
 
 
 def _part(node: exp.Bracket) -> bool:
@@ -113,7 +98,8 @@ def _part(node: exp.Bracket) -> bool:
     if number is None or parts is None:
         return False
     there = exp.If(this=parts.exists(exp.Literal.number(number)), true=parts.part(exp.Literal.number(number)))
-    return _put(node, exp.Paren(this=exp.Case(ifs=[there])))
+    put(node, exp.Paren(this=exp.Case(ifs=[there])))
+    return True
 
 
 def _contained(test: exp.EQ) -> bool:
@@ -129,7 +115,8 @@ def _contained(test: exp.EQ) -> bool:
         expression=exp.Literal.string(by),
     )
     place = _call("strpos", text, exp.Literal.string(f"{by}{value.this}{by}"))
-    return _put(test, exp.Paren(this=exp.GT(this=place, expression=exp.Literal.number(0))))
+    put(test, exp.Paren(this=exp.GT(this=place, expression=exp.Literal.number(0))))
+    return True
 
 
 def _matched(node: exp.Bracket) -> bool:
@@ -146,7 +133,8 @@ def _matched(node: exp.Bracket) -> bool:
     if not isinstance(select, exp.Select) or shown.arg_key != "expressions" or select.args.get("from_") is None:
         return False
     select.where(exp.RegexpLike(this=exp.Paren(this=copied(text)), expression=copied(pattern)), copy=False)
-    return _put(node, exp.Substring(this=copied(text), start=copied(pattern)))
+    put(node, exp.Substring(this=copied(text), start=copied(pattern)))
+    return True
 
 
 # --- rows
@@ -160,9 +148,9 @@ def _rows(node: exp.Expr) -> tuple[_Parts, int] | None:
         return None
     sliced = node.expressions[0].unnest()
     part = sliced.expressions[0] if isinstance(sliced, exp.Bracket) and len(sliced.expressions) == 1 else None
-    if not isinstance(part, exp.Slice) or _number(part.this) != 1:
+    if not isinstance(part, exp.Slice) or whole_number(part.this) != 1:
         return None
-    parts, most = _Parts.of(sliced.this, "string_to_array", "regexp_split_to_array"), _number(part.expression)
+    parts, most = _Parts.of(sliced.this, "string_to_array", "regexp_split_to_array"), whole_number(part.expression)
     return None if parts is None or most is None or not 1 <= most <= MOST else (parts, most)
 
 
@@ -201,9 +189,7 @@ def _listed(select: exp.Select) -> bool:
     ((shown, (parts, most)),) = found
     number = exp.column(NUMBER, table=ITEM, quoted=True)
     exists = parts.exists(copied(number))
-    (shown.this if isinstance(shown, exp.Alias) else shown).replace(
-        parts.part(number) if isinstance(shown, exp.Alias) else exp.alias_(parts.part(number), output_name(shown), quoted=True)
-    )
+    put(shown.unalias(), parts.part(number))
     select.append("joins", exp.Join(this=_series(ITEM, most), kind="CROSS"))
     select.where(exists, copy=False)
     return True
